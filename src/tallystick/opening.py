@@ -30,7 +30,7 @@ ENTRY_POINTS = "tallystick.engines"
 
 _OURS = {
     "memory": "tallystick.engines.memory:open_memory",
-    "files": "tallystick.engines.files.place:open_files",
+    "files": "tallystick.engines.files.directory:open_files",
     "sqlite": "tallystick.engines.sqlite.engine:open_sqlite",
     "ndjson": "tallystick.engines.ndjson.place:open_ndjson",
     "postgres": "tallystick.engines.postgres.engine:open_postgres",
@@ -53,9 +53,9 @@ def open(
     refill_from: str | None = None,
     **options: Any,
 ) -> Store:
-    """Open the store at `url`: `files:DIR`, `sqlite:FILE`, `postgresql://…`, `ndjson:DIR`, `memory:`, or another engine
-    that is installed.
+    """Open the store at `url`.
 
+    - `url`: `files:DIR`, `sqlite:FILE`, `postgresql://…`, `ndjson:DIR`, `memory:`, or that of an installed engine.
     - `readonly`: only read; another process may write. Nothing is created or repaired.
     - `create`: create the store if it does not exist (never with `readonly`).
     - `profile`: the meta that events must have; fixed when the store is created, checked afterwards.
@@ -122,7 +122,7 @@ def refill(
 
             done = refill_sqlite(place, donor, clock=clock, progress=progress)
         else:
-            from tallystick.engines.files.place import refill_files
+            from tallystick.engines.files.directory import refill_files
 
             options["filesystem"] = filesystem
             done = refill_files(place, donor, clock=clock, progress=progress, filesystem=filesystem)
@@ -150,7 +150,7 @@ def accept_loss(
     engine, _, place = url.partition(":")
     if engine != "files":
         raise errors.AcceptRefused(url=redacted(url), reason=f"the engine {engine!r} does not offer that")
-    from tallystick.engines.files.place import accept_loss_files
+    from tallystick.engines.files.directory import accept_loss_files
 
     if dry_run:
         return accept_loss_files(place, clock=clock, dry_run=True, filesystem=filesystem)

@@ -175,20 +175,20 @@ PAGES: dict[str, tuple[Callable[[Store], None], bool, str, list[str]]] = {
         _consumer_changed,
         False,
         "bad",
-        ["the place of consumer mailer is damaged"],
+        ["the checkpoint of consumer mailer is damaged"],
     ),
     "a projection's place that was changed": (
         _projection_changed,
         False,
         "bad",
-        ["the place of projection OrderTotals is damaged"],
+        ["the checkpoint of projection OrderTotals is damaged"],
     ),
     "damage on record": (_damaged, False, "bad", ["the engine reports a problem"]),
     "never verified": (
         lambda store: None,
         False,
         "warn",
-        ["the log was not verified since the service began", "1 thing to look at"],
+        ["the log was not verified since the service started", "1 thing to look at"],
     ),
     "well": (lambda store: None, True, "ok", ["All is well", "found nothing wrong"]),
 }

@@ -128,7 +128,7 @@ def test_a_group_that_is_interrupted_while_it_is_taken_forgets_no_thread(opened:
 
 
 def test_a_request_that_was_just_taken_from_the_queue_is_not_forgotten(queued: Any) -> None:
-    """LH-16: also when the interrupt comes right behind the taking of another thread's request."""
+    """LH-16: also when the interrupt comes right after another thread's request was taken."""
     store, queue = queued
     own = group_commit._Queued([])
     queue.append(own)

@@ -41,7 +41,7 @@ def test_a_group_over_the_byte_limit_is_split(opened: Any, monkeypatch: pytest.M
 def test_each_part_of_a_split_group_has_its_own_outcome(
     opened: Any, monkeypatch: pytest.MonkeyPatch, hooked: Any, full: int
 ) -> None:
-    """SAFE-05: when the disk is full for one part of a group, only its requests are told so; the others are durable."""
+    """SAFE-05: when the disk is full for one part of a group, only its requests are refused; the others are durable."""
     monkeypatch.setattr(group_commit, "by_bytes", functools.partial(by_bytes, bytes_max=2000))
     store = opened(filesystem=hooked)
     hooked.inject(Fault(operation="write", path_part="current.log", nth=full, error=errno.ENOSPC))

@@ -1,4 +1,4 @@
-"""`tally pipeline lake …` from the command line: what it says, and its exit status. No Java is started."""
+"""`tally pipeline lake …`: its output and exit status. No Java is started."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Spent(Projection):
 
 @pytest.fixture
 def tally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Run `tally` with arguments, in a directory of its own."""
+    """Run `tally` with arguments, in its own directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "shop_of_the_lake.py").write_text(CODE)
@@ -43,7 +43,7 @@ def tally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resu
 def test_a_table_from_the_command_line(
     tally: Callable[..., Result], files_url: str, make_log: MakeLog, tmp_path: Path
 ) -> None:
-    """PIPE-02, PIPE-03: made, brought up, verified, erased from; damage is exit status 1, a wrong place 2."""
+    """PIPE-02, PIPE-03: create, append, verify and erase; damage gives exit status 1, a wrong place 2."""
     make_log(files_url, events=30)
     lake = ("pipeline", "lake")
     assert tally(*lake, "append", files_url, "table").exit_code == 2
@@ -54,7 +54,7 @@ def test_a_table_from_the_command_line(
     with tallystick.open(files_url) as store:
         state.erase(store, "order/o1", 1, reason="asked")
     later = tally(*lake, "append", files_url, "table")
-    assert "1 erased payloads taken out" in later.stdout
+    assert "1 erased payloads removed" in later.stdout
     assert "--forget removes them" in later.stderr
     done = json.loads(tally(*lake, "append", files_url, "table", "--forget", "--json").stdout)
     assert (done["left"], done["removed"], done["format"]) == (0, 1, "delta")
@@ -67,13 +67,13 @@ def test_a_table_from_the_command_line(
 
 
 def test_rows_from_the_command_line(tally: Callable[..., Result], files_url: str, make_log: MakeLog) -> None:
-    """PIPE-04: the rows of a projection, and what `verify` says of them."""
+    """PIPE-04: write the rows of a projection, and verify them."""
     make_log(files_url, events=30)
     assert tally("project", files_url, "shop_of_the_lake:Spent").exit_code == 0
     made = tally("pipeline", "lake", "rows", files_url, "Spent", "rows", "--format", "iceberg")
     assert made.exit_code == 0, made.output
     assert "rows of Spent at position 30" in made.stdout
-    assert "has already" in tally("pipeline", "lake", "rows", files_url, "Spent", "rows").stdout
+    assert "already has" in tally("pipeline", "lake", "rows", files_url, "Spent", "rows").stdout
     assert "rows of Spent at position 30" in tally("pipeline", "lake", "verify", files_url, "rows").stdout
     assert tally("pipeline", "lake", "rows", files_url, "Nobody", "other", "--format", "delta").exit_code != 0
     assert tally("pipeline", "lake", "append", files_url, "rows").exit_code == 1

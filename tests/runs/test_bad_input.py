@@ -159,7 +159,7 @@ def test_a_node_that_does_not_make_its_output_fails(bench: Any, store: Store) ->
     """RUN-09: nothing is called finished that is not there."""
     flow = Workflow("lazy")
     flow.add("a", nothing, outputs=["x"])
-    with pytest.raises(errors.RunFault, match="did not make its output 'x'"):
+    with pytest.raises(errors.RunFault, match="did not write its output 'x'"):
         runs.start(store, flow, run="r", workspace=bench.workspace)
     assert runs.load(store, "r").state.work_items[0].state == "failed"
 

@@ -169,9 +169,9 @@ def test_a_body_that_was_not_signed_is_refused(house: Club) -> None:
 
 def test_connections_that_ask_nothing_are_closed(house: Club, monkeypatch: pytest.MonkeyPatch) -> None:
     """COM-09: silence, half a head, and silence after an answer: none of them holds a connection for good."""
-    monkeypatch.setattr(idle_timeout, "QUIET_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(idle_timeout, "IDLE_SECONDS_MAX", 0.1)
     listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(house.server.app(), http=idle_timeout.Connection, ws="none", log_level="warning")
+    config = uvicorn.Config(house.server.app(), http=idle_timeout.IdleTimeoutConnection, ws="none", log_level="warning")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=asyncio.run, args=(server.serve(sockets=[listening]),))
     thread.start()

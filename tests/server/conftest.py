@@ -200,7 +200,7 @@ def serving() -> Iterator[Callable[..., Served]]:
     def start(store: Any = "memory:", *, limits: dict[str, Any] | None = None, **given: Any) -> Served:
         options = {key: given.pop(key) for key in ("catalog", "profile") if key in given}
         opened = tallystick.open(store, **options) if isinstance(store, str) else store
-        parts = {key: given.pop(key) for key in ("tokens", "reducers", "projections", "meter") if key in given}
+        parts = {key: given.pop(key) for key in ("tokens", "reducers", "projections") if key in given}
         settings = Settings(url="", port=0, limits=Limits(**(limits or {})), **given)
         running.append(Served(Service(opened, settings, **parts)))
         return running[-1]

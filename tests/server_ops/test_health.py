@@ -38,7 +38,7 @@ def test_a_poisoned_writer_is_told(serve, tmp_path):
     assert running.client.get("/ready").status_code == 200
     files.inject(Fault(operation="sync"))
     assert running.append("note/a", {"n": 2}).status_code == 503
-    running.service.operations.sampler.sample(anew=True)
+    running.service.operations.sampler.sample(fresh=True)
     for path in ("/health", "/ready"):
         answer = running.client.get(path)
         assert (answer.status_code, checks(answer)) == (503, {"writer"})
@@ -66,7 +66,7 @@ def test_a_damaged_log_is_told(serve, tmp_path):
     first.write_bytes(broken)
     running = serve(url)
     running.client.get("/v1/events", params={"limit": 1000})  # whoever reads that far meets the damage
-    running.service.operations.sampler.sample(anew=True)
+    running.service.operations.sampler.sample(fresh=True)
     answer = running.client.get("/health")
     assert answer.status_code == 503
     assert "log" in checks(answer)
@@ -78,7 +78,7 @@ def test_a_store_that_does_not_answer_is_told(serve):
     """A probe is answered also when the store is gone: that is what it is for."""
     running = serve()
     running.service.store.close()
-    running.service.operations.sampler.sample(anew=True)
+    running.service.operations.sampler.sample(fresh=True)
     running.service.tokens._refreshed = float("-inf")  # it cannot say any more who has a token, either
     for path in ("/health", "/ready"):
         answer = running.client.get(path)
@@ -125,7 +125,7 @@ def test_a_store_that_hangs_takes_one_thread_and_not_all(monkeypatch):
         assert began.wait(30)
         assert sampler.sample() is first
         now[0] = 100.0
-        assert sampler.sample().failure == "a look at it has not ended"
+        assert sampler.sample().failure == "a sample of it has not ended"
         release.set()
         hanging.join(30)
         assert sampler.sample().failure == ""

@@ -71,7 +71,7 @@ def watched(serve, tmp_path) -> Any:
     running.finished(running.client.post("/v1/snapshots", json={"stream": "order/1"}))
     running.finished(running.client.post("/v1/integrity/verify"))
     running.until("/v1/projections", lambda answer: answer["projections"][0]["lag_events"] == 0)
-    running.service.operations.sampler.sample(anew=True)
+    running.service.operations.sampler.sample(fresh=True)
     return running
 
 

@@ -17,7 +17,7 @@ def test_a_service_over_postgres_is_watched_and_operated_alike(serve):
         running.until("/v1/projections", lambda answer: answer["projections"][0]["lag_events"] == 0)
         assert running.finished(running.client.post("/v1/projections/OrderTotals/rebuild"))["state"] == "done"
         assert running.finished(running.client.post("/v1/integrity/verify"))["result"]["ok"] is True
-        running.service.operations.sampler.sample(anew=True)
+        running.service.operations.sampler.sample(fresh=True)
         page = running.client.get("/metrics").text
         assert "tally_log_growth_events_per_day 20.0" in page
         assert 'tally_lag_events{kind="projection",name="OrderTotals"} 0.0' in page

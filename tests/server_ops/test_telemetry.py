@@ -94,7 +94,7 @@ def test_requests_become_spans_and_figures_arrive(serve, collector):
     assert running.append("note/name-mark", {"text": "payload-mark"}, headers=traced).status_code == 201
     running.get("/v1/events?org=query-mark")
     assert running.client.get("/v1/runs/none").status_code == 404
-    running.service.operations.sampler.sample(anew=True)
+    running.service.operations.sampler.sample(fresh=True)
     running.service.operations.telemetry.stop()
     spans = {span.name: span for span in collector.spans}
     append = spans["POST /v1/streams/{kind}/{name}/events"]
@@ -144,5 +144,5 @@ def test_a_collector_without_the_libraries_is_refused_by_name(monkeypatch):
     ],
 )
 def test_nothing_is_sent_unless_a_collector_is_named(environment, wanted):
-    """Telemetry is off by default."""
+    """TelemetryExporter is off by default."""
     assert telemetry.is_wanted(environment) is wanted

@@ -8,7 +8,7 @@ import pytest
 
 import tallystick
 from tallystick.scheduler import Fired
-from tallystick.server.upkeep import COMMANDS, Upkeep, is_ok
+from tallystick.server.upkeep import COMMANDS, SchedulerThread, is_ok
 from tallystick.state import as_reducer, entries, reducer
 from tallystick.state.policy import DAY, HOUR, Policy
 from tallystick.store.idempotency import CommandKey, CommandRecord
@@ -71,7 +71,7 @@ def test_old_commands_are_forgotten_and_young_ones_kept(engine, tmp_path):
         clock.advance(seconds=25 * 3600)
         with_command(store, "young")
         told: list[Fired] = []
-        Upkeep(store, (), Policy(retain_every_ns=365 * DAY), tell=told.append).tick()
+        SchedulerThread(store, (), Policy(retain_every_ns=365 * DAY), tell=told.append).tick()
         assert [fired.result for fired in told if fired.job == COMMANDS] == ["forgot 3"]
         keys = [CommandKey("", "ada", "append", key) for key in ("old-0", "young")]
         assert [store.log.commands.load(key) is None for key in keys] == [True, False]
@@ -84,7 +84,7 @@ def test_retention_and_validation_fire_when_they_are_due():
         store.append("note/a", tallystick.NewEvent("noted", {"n": 1}))
         told: list[Fired] = []
         policy = Policy(stream_events=1, retain_every_ns=HOUR, validate_every_ns=DAY)
-        upkeep = Upkeep(store, (as_reducer(count),), policy, tell=told.append)
+        upkeep = SchedulerThread(store, (as_reducer(count),), policy, tell=told.append)
         upkeep.tick()
         clock.advance(seconds=3600)
         upkeep.tick()
@@ -99,7 +99,7 @@ def test_retention_and_validation_fire_when_they_are_due():
 def test_the_scheduler_ends_with_the_store_and_says_so(tmp_path):
     """A store that is gone ends the loop instead of filling the log; readiness can tell."""
     store = tallystick.open(f"files:{tmp_path / 'log'}")
-    upkeep = Upkeep(store, (as_reducer(count),), Policy(stream_events=1), tick_seconds=0.01)
+    upkeep = SchedulerThread(store, (as_reducer(count),), Policy(stream_events=1), tick_seconds=0.01)
     store.close()
     upkeep.start()
     upkeep._thread.join(WAIT_SECONDS)

@@ -1,4 +1,4 @@
-"""Commands: a handler decides, and what it decided takes effect once, however often the request arrives."""
+"""Commands: a handler decides, and its decision takes effect once, however often the request arrives."""
 
 from tallystick.commands.labels import backfill, correction
 from tallystick.commands.model import Answer, Context, Decision

@@ -1,7 +1,7 @@
-"""Corrections and backfills: new events that say in their meta what they are and what they are about.
+"""Corrections and backfills: new events that are labelled as such in their meta.
 
-Nothing that was recorded is changed. A correction names the event that it corrects; a backfill names its batch, and
-its ids are made from that name, so that a batch which is appended twice is recorded once.
+No recorded event changes. A correction names the event that it corrects. A backfill names its batch; its ids are made
+from that name, so a batch that is appended twice is recorded once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def backfill(
     meta: dict[str, Any] | None = None,
     version: int | None = None,
 ) -> NewEvent:
-    """The event of this number in a batch that fills in what was not recorded at its time."""
+    """The event with this number in a batch of events that were not recorded at their time."""
     tags = {LABEL: BACKFILL, "batch": names.check_label("batch", batch), "number": str(number)}
     return NewEvent(type, payload, meta=_tagged(meta, tags), version=version, id=_id(batch, number, time), time=time)
 
@@ -46,7 +46,7 @@ def _tagged(meta: dict[str, Any] | None, tags: dict[str, str]) -> dict[str, Any]
 
 
 def _id(batch: str, number: int, time: int) -> bytes:
-    """A UUIDv7 whose time is the event's and whose rest is made from the name of the batch and the number."""
+    """A UUIDv7 with the event's time; the rest is a hash of the batch's name and the number."""
     rest = hashlib.sha256(f"{batch}\n{number}".encode()).digest()
     millis = (time // 1_000_000).to_bytes(6, "big")
     return millis + bytes([0x70 | rest[0] & 0x0F, rest[1], 0x80 | rest[2] & 0x3F]) + rest[3:10]

@@ -1,4 +1,4 @@
-"""What goes into a handler, what comes out of it, and what the caller gets."""
+"""What a handler gets and returns, and what the caller gets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tallystick.store.store import Store
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What a handler may look at. It reads the store and returns a decision; it has no other effect."""
+    """What a handler may read. It returns a decision and has no other effect."""
 
     store: Store
     key: CommandKey
@@ -23,9 +23,9 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What a command does: (stream, events, expected) each, in one commit, and the JSON that answers it.
+    """What a command does: parts of (stream, events, expected) in one commit, and the JSON of its response.
 
-    `require` names streams that were looked at and must still end at a seq, written to or not.
+    `require` names streams that the handler has read, each with the seq at which it must still end.
     """
 
     parts: Sequence[tuple[str, Sequence[NewEvent], int] | Part]
@@ -34,9 +34,9 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The response of a command. `repeated`: it had taken effect before. `ranges` says where its events are.
+    """The response of a command. `repeated`: it had taken effect before. `ranges`: where its events are.
 
-    `erased`: the response went with the payload of one of these events, and is None for that reason alone.
+    `erased`: the response was erased together with the payload of one of these events, and is None.
     """
 
     response: Any

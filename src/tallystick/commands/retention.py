@@ -1,4 +1,4 @@
-"""How long the records of commands are kept: at least a day, and not for ever. The scheduler calls this."""
+"""How long the records of commands are kept: at least a day, but not permanently. The scheduler calls this."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BATCH = 1000
 
 
 def forget_old(store: Store, *, kept_ns: int = KEPT_NS_MIN, now: int | None = None) -> int:
-    """Forget the commands that took effect longer ago than `kept_ns`; says how many. Their events stay."""
+    """Delete the records of commands older than `kept_ns`; their number. Their events stay."""
     if type(kept_ns) is not int or kept_ns < KEPT_NS_MIN:
         raise errors.InvalidValue(what="kept_ns", value=names.display(kept_ns), must=f"at least {KEPT_NS_MIN} (24 h)")
     before = (store.clock() if now is None else now) - kept_ns

@@ -1,7 +1,7 @@
-"""A command takes effect once: its record, its events and its response become durable in one commit.
+"""Running commands: the record of a command, its events and its response become durable in one commit.
 
-The record refuses the commit if it is there already, so of two callers with one key one wins inside the engine; the
-other gets the winner's response. A handler that raises stores nothing, and may be run again.
+The engine refuses a commit whose record exists already. So of two callers with one key one wins, and the other gets
+the winner's response. A handler that raises stores nothing, and may run again.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Commands:
         self._conflict_tries = conflict_tries
 
     def run(self, *, key: CommandKey, request: Any, handler: Handler) -> Answer:
-        """The response to a request: the stored one if it took effect before, else what the handler decides now.
+        """The response to a request: the stored one if it took effect before, otherwise that of the handler now.
 
-        The same key with another request is `IdempotencyKeyReuse`. On a `Conflict` the handler decides again, on what
-        is there then, a bounded number of times; it must have no effect but its decision.
+        The same key with another request raises `IdempotencyKeyReuse`. After a `Conflict` the handler decides again on
+        the streams as they are then, a bounded number of times. It must have no effect but its decision.
         """
         _check_key(key)
         request_hash = hashlib.sha256(canonical.encode_state(request)).digest()
@@ -95,12 +95,12 @@ def _check_key(key: CommandKey) -> None:
     if type(key) is not CommandKey:
         raise errors.InvalidValue(what="key", value=names.display(key), must="a commands.CommandKey")
     for name, value in msgspec.structs.asdict(key).items():
-        if name != "org" or value:  # what belongs to no tenant has no org
+        if name != "org" or value:  # a command outside of all tenants has no org
             names.check_label(f"{name} of a command", value)
 
 
 def _checked_time(now: object) -> int:
-    """The time of a record decides how long it is kept: seconds for nanoseconds would be forgotten at once."""
+    """The time of a record, in ns. A time in seconds is refused: such a record would be deleted at once."""
     if type(now) is not int or not 0 <= now <= limits.INT_MAX:
         raise errors.InvalidValue(what="time of a command", value=names.display(now), must="a number of nanoseconds")
     return now
@@ -114,7 +114,7 @@ def _check_lists(decision: Decision) -> None:
 
 
 def _check_required(required: object) -> None:
-    """A name that no stream can have would be found at its end for ever."""
+    """Refuse a requirement on an invalid name: no such stream exists, so the requirement would never fail."""
     if not isinstance(required, (tuple, list)) or len(required) != 2:
         raise errors.InvalidValue(what="requirement", value=names.display(required), must="(stream, seq)")
     stream, seq = required
@@ -133,9 +133,9 @@ def _part(given: Any, key: CommandKey) -> Part:
 
 
 def _traced(event: NewEvent, key: CommandKey) -> NewEvent:
-    """The event with who asked for it and under which key in its meta, unless it says so itself.
+    """The event with the actor, the org and the key in its meta, unless its meta has them.
 
-    What is no event, or has no meta to add to, goes on as it is: the store refuses it.
+    Anything that is not an event, or whose meta is not an object, is passed on: the store refuses it.
     """
     if type(event) is not NewEvent or not isinstance(event.meta, (dict, NoneType)):
         return event

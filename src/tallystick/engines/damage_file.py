@@ -74,7 +74,7 @@ class DamageFile(KeptDamage):
         deadline = time.monotonic() + _WAIT_S
         while True:
             try:
-                lock = self._files.lock(path, alone=True)
+                lock = self._files.lock(path, file_only=True)
                 if lock.is_held:
                     return lock
                 lock.release()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tallystick import errors
-from tallystick.engines.mounts import is_mounted_alone
+from tallystick.engines.mounts import is_file_mount
 from tallystick.store.backoff import Backoff
 from tallystick.store.filesystem import File, FileSystem, Lock
 
@@ -104,14 +104,14 @@ def full_sync(descriptor: int) -> None:
 
 
 class DiskLock:
-    """An exclusive lock on a whole file, and on its directory where that can be held open, unless `alone`.
+    """An exclusive lock on a whole file, and on its directory where that can be held open, unless `file_only`.
 
     It uses flock, because lockf is dropped as soon as the same process closes the file anywhere. The pid in the file is
     for people; only the system knows whether the lock is free. If the lock file is removed or moved away, the directory
     stays locked. A forked child closes its copies at once, so that one process holds the lock.
     """
 
-    def __init__(self, path: str, name: str, *, directory: int | None = None, alone: bool = False) -> None:
+    def __init__(self, path: str, name: str, *, directory: int | None = None, file_only: bool = False) -> None:
         self._name, self._directory = name, directory
         self._descriptor = os.open(name, os.O_RDWR | os.O_CREAT | _BINARY, 0o600, dir_fd=directory)
         self._held = [self._descriptor]
@@ -122,7 +122,7 @@ class DiskLock:
             holder = os.read(self._descriptor, 64).decode(errors="replace").strip() or "another process"
             self._close()
             raise errors.StoreLocked(path=path, owner=holder) from None
-        self._directory_is_locked = directory is not None and not alone and self._lock_directory(path, directory)
+        self._directory_is_locked = directory is not None and not file_only and self._lock_directory(path, directory)
         _locks.add(self)
         owner = f"pid {os.getpid()}\n".encode()
         if os.read(self._descriptor, 64) != owner:  # a process that locks often need not write each time
@@ -292,7 +292,7 @@ class Disk:
         status = self._stat(path)
         if status is None or not stat.S_ISREG(status.st_mode):
             return False
-        return status.st_nlink > 1 or is_mounted_alone(path)
+        return status.st_nlink > 1 or is_file_mount(path)
 
     def sync_dir(self, path: str) -> None:
         if WINDOWS:  # a directory cannot be opened there; the rename itself is journalled by NTFS
@@ -304,9 +304,9 @@ class Disk:
         finally:
             os.close(descriptor)
 
-    def lock(self, path: str, *, alone: bool = False) -> Lock:
+    def lock(self, path: str, *, file_only: bool = False) -> Lock:
         name, directory = self._place(path)
-        return DiskLock(path, name, directory=directory, alone=alone)
+        return DiskLock(path, name, directory=directory, file_only=file_only)
 
     def free_bytes(self, path: str) -> int:
         name, directory = self._place(path)

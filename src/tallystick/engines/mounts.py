@@ -12,7 +12,7 @@ _MOUNTS = "/proc/self/mountinfo"  # without this file, nothing is known of mount
 _POINT = 4  # the field with the path of a mount; blanks, tabs, newlines and backslashes in it are octal
 
 
-def is_mounted_alone(path: str) -> bool:
+def is_file_mount(path: str) -> bool:
     """Whether this file itself is mounted, and not only a directory that contains it."""
     path = os.path.realpath(path)
     try:

@@ -83,7 +83,7 @@ def _copied(storage: Storage, target: DirectoryStorage, file: BucketFile) -> Pat
     """A checked copy of a file; a copy that exists already is checked again."""
     path = target.directory / file.name
     if not path.exists() or archive_files.hash_of(path) != file.sha256:
-        with target.drafted() as draft, bucket_reader.found(storage, file), storage.opened(file.name) as source:
+        with target.drafted() as draft, bucket_reader.damage_errors(storage, file), storage.opened(file.name) as source:
             shutil.copyfile(source, draft)
             target.keep(draft, file.name)
     _checked(target, file)

@@ -111,7 +111,7 @@ def write_options(options: Mapping[str, str], schema: StructType) -> WriteOption
 
 def append(options: WriteOptions, batches: Iterator[pa.RecordBatch], *, task: int) -> TaskWritten:
     """Append the rows of a task. If the log takes one writer at a time, tasks wait for each other."""
-    with mark_errors(), _opened(options) as store:
+    with mark_errors(), _open_when_free(options) as store:
         written = stored = 0
         for stream, expected, events in _groups(options, batches, task):
             done = store.append(stream, events, expected=expected)
@@ -120,7 +120,7 @@ def append(options: WriteOptions, batches: Iterator[pa.RecordBatch], *, task: in
         return TaskWritten(written, stored)
 
 
-def _opened(options: WriteOptions) -> Store:
+def _open_when_free(options: WriteOptions) -> Store:
     until = time.monotonic() + options.wait_seconds
     while True:
         try:

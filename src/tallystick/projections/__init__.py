@@ -1,4 +1,4 @@
-"""Projections: rows folded from the log, written once and run inline, live or as a rebuild; and consumers of events."""
+"""Projections: read models folded from the log, run inline, live or as a rebuild; and consumers of events."""
 
 from tallystick.projections.consumer import Consumer
 from tallystick.projections.deadletters import drop_letter, recount_letters, replay_letter

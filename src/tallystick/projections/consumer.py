@@ -1,7 +1,8 @@
-"""A consumer: something that happens for every event, outside of the store. At least once, in order, never skipped.
+"""A consumer: an effect outside of the store for every event. At least once, in order, never skipped.
 
-The cursor is saved after the effect, so a crash repeats at most what was not saved; the effect has to tolerate that,
-as by remembering the event's id. An event that keeps failing is parked as a dead letter, and the consumer goes on.
+The checkpoint is saved after the effect, so a crash repeats the effects since the last save. The effect must tolerate
+that, for example by remembering the event's id. An event that keeps failing is parked as a dead letter, and the
+consumer continues with the next one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Handler = Callable[[Event], Any]
 
 
 class Consumer:
-    """Calls `handler` for every selected event. Several processes may run one; then effects repeat more often."""
+    """Calls `handler` for every selected event. If several processes run one consumer, effects repeat more often."""
 
     def __init__(
         self,
@@ -55,11 +56,11 @@ class Consumer:
         self._sleep = sleep
 
     def position(self) -> int:
-        """The last position whose effect is sure. A cursor of another history is refused with `WrongStore`."""
+        """The checkpoint: all effects up to it have happened. One of another history raises `WrongStore`."""
         return self.store.load_checkpoint(self.name)
 
     def step(self, *, until: int | None = None) -> int:
-        """Handle one batch; says how far the consumer is then."""
+        """Handle one batch; the position of the consumer after it."""
         after = saved = self.position()
         page = self.store.read(after=after, until=until, selection=self._selection, limit=BATCH_EVENTS)
         for done, event in enumerate(page.events, start=1):
@@ -69,7 +70,7 @@ class Consumer:
         return self._save(page.through, saved)
 
     def _save(self, position: int, saved: int) -> int:
-        """Remember the position, and say where the cursor is: another process, or an operator, may have moved it."""
+        """Save the position; the checkpoint after that, which another process or an operator may have moved."""
         while position > saved:
             try:
                 self.store.save_checkpoint(self.name, position, previous=saved)
@@ -105,7 +106,7 @@ class Consumer:
         self.store.log.dead_letters.park(letter)
 
     def catch_up(self, *, until: int | None = None) -> int:
-        """Handle everything up to `until`, or to the head as it is now."""
+        """Handle everything up to `until`, or to the head of now."""
         head = self.store.head()
         end = head if until is None else min(until, head)
         while (reached := self.step(until=end)) < end:
@@ -113,7 +114,7 @@ class Consumer:
         return reached
 
     def follow(self, *, stopped: Callable[[], bool]) -> int:
-        """Catch up, and go on as events come, until told to stop."""
+        """Catch up, and handle new events as they come, until `stopped()` is true."""
         reached = self.catch_up()
         while not stopped():
             if self.store.wait(reached, timeout=WAIT_SECONDS) > reached:

@@ -1,11 +1,11 @@
-"""From which size on a log is folded faster on Spark than in one process, what Spark needs to start included.
+"""The size of a log from which Spark folds it faster than one process, including the start of Spark.
 
-Spark shares its work among cores, and starts late; one process begins at once and has one. They meet where
+Spark uses all cores but starts slowly; one process starts at once and uses one core. They are equally fast where
 
-    process = start + spark / cores    (each per event, times events)
+    process = start + spark / cores    (process and spark: cost per event, times events)
 
-The costs are processor time, and the start is the clock's until a first job is done. docs/scaling.md says when and
-where they were measured.
+Costs are processor time; the start is wall-clock time until a first job is done. docs/scaling.md says when and where
+they were measured.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NEVER = 1 << 62
 
 
 class Costs(NamedTuple):
-    """Processor time of one event more, in microseconds."""
+    """Processor time per event, in microseconds."""
 
     process_us: float
     spark_us: float
@@ -29,7 +29,7 @@ SUMMARY = Costs(3.6, 4.2)
 
 
 def crossover_events(cores: int, costs: Costs = PYTHON) -> int:
-    """From how many events on Spark with so many cores is faster; `NEVER` if it is not, however large the log is."""
+    """The number of events from which Spark is faster with this many cores; `NEVER` if it never is."""
     gain_us = costs.process_us - costs.spark_us / cores
     return round(START_S * 1e6 / gain_us) if gain_us > 0 else NEVER
 

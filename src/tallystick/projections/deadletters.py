@@ -1,4 +1,4 @@
-"""What becomes of a dead letter: handled once more and taken away, or given up."""
+"""Replaying or dropping dead letters, and recounting them after some were lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LETTERS_RECOUNTED = "tally.letters.recounted"
 
 
 class LettersRecounted(msgspec.Struct, frozen=True, kw_only=True):
-    """The dead letters that were `found` are all there are from now on; `kept` had been counted, if that was known."""
+    """From now on the dead letters that were `found` count as all; `kept` was the count before, if it was known."""
 
     kept: int | None
     found: int
@@ -23,32 +23,34 @@ class LettersRecounted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def letter_of(store: Store, consumer: str, position: int) -> DeadLetter:
-    """The letter of a consumer about the event at a position."""
+    """The dead letter of a consumer about the event at a position."""
     letter = store.log.dead_letters.load(consumer, position)
     if letter is None:
         raise errors.NoDeadLetter(consumer=consumer, position=position)
     return letter
 
 
-def parse_event(store: Store, letter: DeadLetter) -> Event:
-    """The event that a letter is about. If it was pruned since, or is of another history, that is said by name."""
+def event_of(store: Store, letter: DeadLetter) -> Event:
+    """The event that a letter is about. An event that was pruned, or is of another history, is refused by name."""
     found = store.at(letter.stream, letter.seq)
     if found is None or (found.position, found.type) != (letter.position, letter.type):
-        reason = f"its dead letter is about seq {letter.seq} of {letter.stream!r} at {letter.position}, not there"
+        reason = (
+            f"its dead letter is about seq {letter.seq} of {letter.stream!r} at {letter.position}, which is not there"
+        )
         raise errors.WrongStore(name=letter.consumer, reason=reason)
     return found
 
 
 def replay_letter(store: Store, consumer: str, position: int, handler: Handler) -> Event:
-    """Handle the event once more. The letter goes when that went well; what the handler raises is raised."""
-    event = parse_event(store, letter_of(store, consumer, position))
+    """Call the handler with the event. If it succeeds, the dead letter is deleted; otherwise its error is raised."""
+    event = event_of(store, letter_of(store, consumer, position))
     handler(event)
     store.log.dead_letters.remove(consumer, position)
     return event
 
 
 def recount_letters(store: Store, *, by: str = "", reason: str = "") -> LettersRecounted:
-    """Take the letters that are left for all there are, after some vanished underneath: a fact says how many."""
+    """Accept that dead letters were lost: those that are left count as all, and a control fact records it."""
     before = store.log.dead_letters.counts()
     fact = LettersRecounted(kept=before.kept, found=before.found, reason=reason)
     record(store, LETTERS_RECOUNTED, fact, by)
@@ -57,7 +59,7 @@ def recount_letters(store: Store, *, by: str = "", reason: str = "") -> LettersR
 
 
 def drop_letter(store: Store, consumer: str, position: int) -> DeadLetter:
-    """Give up on an event: its letter is taken away."""
+    """Delete the dead letter about an event, without handling it."""
     letter = letter_of(store, consumer, position)
     store.log.dead_letters.remove(consumer, position)
     return letter

@@ -1,4 +1,4 @@
-"""What an operator watches: how far every projection and every consumer of a store is behind."""
+"""What an operator watches: how far each projection and each consumer of a store is behind."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tallystick.store.views import Place
 
 
 class Gauge(msgspec.Struct, frozen=True):
-    """The lag of one `projection` or `consumer`, and the dead letters it has.
+    """The lag of one `projection` or `consumer`, and the number of its dead letters.
 
-    With a place that is not what was written (`damaged`) it is behind by everything.
+    `damaged`: its place or checkpoint is not what was written. Then it is behind by the whole log.
     """
 
     kind: str
@@ -27,7 +27,7 @@ class Gauge(msgspec.Struct, frozen=True):
 
 
 def gauges(store: Store) -> Iterator[Gauge]:
-    """Every projection and every consumer of a store."""
+    """A gauge for each projection and each consumer of a store."""
     for place in live_places(store.log.views, store.log.view_tables):
         damaged = _is_damaged(store, place)
         lag = lag_at(store, 0 if damaged else place.position)
@@ -48,7 +48,7 @@ def _is_damaged(store: Store, place: Place) -> bool:
 
 
 def _position(store: Store, name: str) -> int | None:
-    """Where a consumer is; None if its place is damaged."""
+    """The checkpoint of a consumer; None if it is damaged."""
     try:
         found = store.log.checkpoints.load(name)
     except errors.CheckpointDamaged:
@@ -57,5 +57,5 @@ def _position(store: Store, name: str) -> int | None:
 
 
 def consumers(store: Store) -> list[str]:
-    """The names of the consumers that keep a place, or have parked something before they kept one."""
+    """The names of all consumers that have a checkpoint or dead letters."""
     return sorted(store.log.dead_letters.counts().by_consumer.keys() | store.log.checkpoints.names())

@@ -1,8 +1,8 @@
-"""Projections inside the append: their rows are stored before the append is acknowledged.
+"""Inline projections: their rows are stored before an append is acknowledged.
 
-Only `key = "stream"`: a commit holds its own streams and no others, so under another key it could not be told what
-comes first. Where log and rows share a database it is one transaction. On a file log the rows are stored after the
-events are durable and before the answer; what a crash left out in between is caught up at the next start.
+Only `key = "stream"` is allowed: a commit orders only its own streams, so under another key the order of events would
+be unknown. Where log and rows share a database, both are one transaction. On a file log the rows are stored after the
+events are durable and before the append returns; what a crash left out is caught up at the next start.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tallystick.store.views import BY_STREAM, ROWS, Place, ViewRow, Views
 
 
 class InlineProjections:
-    """What the log calls within each commit."""
+    """The hook that a log calls within each commit."""
 
     def __init__(self, store: Store, projections: Sequence[model.Projection]) -> None:
         for projection in projections:
@@ -31,7 +31,7 @@ class InlineProjections:
         self._projections = projections
 
     def prepare(self, rows: Sequence[Row], views: Views) -> Callable[[Views], None]:
-        """Fold what is about to be committed. A projection that cannot take it refuses the commit."""
+        """Fold the events of a commit before it happens. A projection that fails refuses the commit."""
         events = self._store.catalog.upcast([Event(*row) for row in rows])
         batches = [self._batch(projection, events, views) for projection in self._projections]
 
@@ -48,7 +48,7 @@ class InlineProjections:
         runner = Live(self._store, projection, views=views)
         before = runner.place()
         due = events[0].position - 1
-        erases = any(event.type == facts.ERASED for event in events)  # then the log still shows what is to go
+        erases = any(event.type == facts.ERASED for event in events)  # then the log still has the payload
         if before.position < due or (not erases and views.dropped(before.projection, before.epoch, limit=1)):
             runner.catch_up(until=due)
             before = runner.place()
@@ -72,7 +72,7 @@ class InlineProjections:
 
 
 def run_inline(store: Store, *projections: model.Projection) -> InlineProjections:
-    """Catch up, and from now on keep these projections current within every append of this handle."""
+    """Catch up, and then keep these projections current within every append of this handle."""
     inline = InlineProjections(store, projections)
     for projection in projections:
         Live(store, projection).catch_up()

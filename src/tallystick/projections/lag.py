@@ -1,4 +1,4 @@
-"""How far something is behind the log: in events, and in the age of the oldest event it has not seen."""
+"""How far a reader is behind the log: in events, and in the age of the oldest event that it has not seen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SECOND = 1_000_000_000
 
 
 class Lag(msgspec.Struct, frozen=True):
-    """`events` counts positions, also those that a filter would pass over."""
+    """`events` counts positions, including those of events that a filter leaves out."""
 
     position: int
     head: int
@@ -18,12 +18,12 @@ class Lag(msgspec.Struct, frozen=True):
 
     @property
     def events(self) -> int:
-        """The positions between here and the head."""
+        """The number of positions up to the head."""
         return max(0, self.head - self.position)
 
 
 def lag_at(store: Store, position: int) -> Lag:
-    """The lag of whoever has seen everything up to a position."""
+    """The lag of a reader that has seen everything up to a position."""
     head = store.head()
     if position >= head:
         return Lag(position, head, 0.0)

@@ -1,7 +1,6 @@
-"""A view whose events may arrive late: it is rolled back to a snapshot before them and folded again, once a batch.
+"""A view whose events may arrive late: it is rolled back to an earlier snapshot and folded again, once per batch.
 
-This is where communities hang in their views: whatever the order of arrival, the view ends as if the events had come
-in the merged order.
+The views of communities use it: in any order of arrival, the view ends as if the events had come in the merged order.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ SNAPSHOTS_MAX = 16
 
 
 class RewindableView(Protocol):
-    """A view that can go back. Its state is plain JSON."""
+    """A view that can be rolled back. Its state is plain JSON."""
 
     def reset(self) -> None: ...
     def apply(self, event: Event) -> None: ...
@@ -28,11 +27,11 @@ class RewindableView(Protocol):
 
 
 History = Callable[[bytes], Iterable[Event]]
-"""Every event behind a mark, in the merged order, those of the batch included."""
+"""Every event after a mark, in the merged order, including those of the batch."""
 
 
 class LateView:
-    """Feeds a view in the merged order. `refolds` counts how often it had to go back."""
+    """Feeds a view in the merged order. `refolds` counts how often it was rolled back."""
 
     def __init__(
         self,
@@ -53,7 +52,7 @@ class LateView:
         view.reset()
 
     def take(self, events: Sequence[Event]) -> None:
-        """Apply a batch that has been recorded. What sorts before the last applied is put in its place."""
+        """Apply a batch of recorded events. If one sorts before the last applied event, the view is rolled back."""
         batch = sorted((self._mark(event), event) for event in events)
         if not batch:
             return
@@ -61,9 +60,9 @@ class LateView:
             for mark, event in batch:
                 self._apply(mark, event)
         else:
-            self._go_back(batch[0][0])
+            self._roll_back(batch[0][0])
 
-    def _go_back(self, first: bytes) -> None:
+    def _roll_back(self, first: bytes) -> None:
         self.refolds += 1
         self._snapshots = [snapshot for snapshot in self._snapshots if snapshot[0] < first]
         self.last, state = self._snapshots[-1] if self._snapshots else (b"", b"")
@@ -83,7 +82,7 @@ class LateView:
             self._since = 0
             self._snapshots.append((mark, canonical.encode_state(self.view.snapshot_state())))
             if len(self._snapshots) > SNAPSHOTS_MAX:
-                del self._snapshots[: SNAPSHOTS_MAX // 2 : 2]  # the old ones thin out
+                del self._snapshots[: SNAPSHOTS_MAX // 2 : 2]  # drop every second of the older ones
 
     def _mark(self, event: Event) -> bytes:
         mark = self._mark_of(event)

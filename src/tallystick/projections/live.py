@@ -1,7 +1,7 @@
-"""A projection kept current: catch up from the checkpoint, batch after batch, then follow.
+"""Keeping a projection current: catch up from its checkpoint, batch after batch, then follow the log.
 
-Each batch is one transaction that compares where the rows were. Killed anywhere, a batch happened or did not; beside
-another runner, one of the two does it and the other looks again.
+Each batch is one transaction that checks the position of the rows. After a kill, a batch has happened or has not. If
+two runners try the same batch, one succeeds and the other reads the position again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WAIT_SECONDS = 1.0
 
 
 class Live:
-    """The live runner of one projection. Any number may run; together they do the work once."""
+    """The live runner of one projection. Several runners may run at a time; together they do the work once."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Live:
             raise errors.ProjectionInvalid(name=self.projection.name, reason=reason)
 
     def place(self) -> Place:
-        """Where the rows are: of the live epoch, or of the one this runner was made for."""
+        """The place of the rows: of the live epoch, or of the epoch that this runner was made for."""
         if self._epoch is None:
             return self._keeper.live()
         place = self._views.rows(self.projection.name, epoch=self._epoch, keys=()).place
@@ -63,7 +63,7 @@ class Live:
         return self._keeper.checked(place)
 
     def step(self, *, until: int | None = None) -> int:
-        """Apply one batch; says how far the rows are then. `ViewMoved` if another runner was faster."""
+        """Apply one batch; the position of the rows after it. `ViewMoved` if another runner was faster."""
         place = self.place()
         if keys := self._views.dropped(place.projection, place.epoch, limit=self._batch_events):
             rows = self._folder.refold(keys, until=place.position)
@@ -76,7 +76,7 @@ class Live:
         return page.through
 
     def _moved(self, place: Place, page: Page) -> Place:
-        """The place behind a page, with the link of the last event up to it, taken or not: so another history shows."""
+        """The place after a page, with the link of the last event up to there, so that another history is noticed."""
         if page.events and page.events[-1].position == page.through:
             return place.moved(page.through, page.events[-1])
         return place.moved(page.through, cursors.last_event(self.store.log, page.through))
@@ -85,20 +85,20 @@ class Live:
         return self._views.rows(place.projection, epoch=place.epoch, keys=keys).rows
 
     def catch_up(self, *, until: int | None = None, progress: Callable[[int], None] = lambda done: None) -> int:
-        """Apply everything up to `until`, or to the head as it is now; says how far the rows are then."""
+        """Apply everything up to `until`, or to the head of now; the position of the rows after that."""
         head = self.store.head()
         end = head if until is None else min(until, head)
         while True:
             try:
                 reached = self.step(until=end)
-            except errors.ViewMoved:  # somebody else made progress: that is as good
+            except errors.ViewMoved:  # another runner made progress, which is as good
                 reached = self.place().position
             progress(reached)
             if reached >= end:
                 return reached
 
     def follow(self, *, stopped: Callable[[], bool], progress: Callable[[int], None] = lambda done: None) -> int:
-        """Catch up, and go on as events come, until told to stop."""
+        """Catch up, and apply new events as they come, until `stopped()` is true."""
         reached = self.catch_up(progress=progress)
         while not stopped():
             if self.store.wait(reached, timeout=WAIT_SECONDS) > reached or self._has_dropped():

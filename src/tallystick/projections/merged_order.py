@@ -1,4 +1,4 @@
-"""The merged order of communities: lamport, then id, then link. Bytes that sort as the order does."""
+"""The merged order of communities: by lamport, then id, then link, as bytes that sort in that order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MARK_BYTES = _LAMPORT_BYTES + 16 + 32
 
 
 def mark_of(event: Event) -> bytes | None:
-    """The place of an event in the merged order; None if it has no lamport."""
+    """The mark of an event: it sorts as the event does in the merged order. None if the event has no lamport."""
     lamport = event.metadata.get("lamport")
     if type(lamport) is not int:
         return None

@@ -1,4 +1,4 @@
-"""A projection: which events, under which key, and how each changes the state of its key. Written once, run anywhere.
+"""A projection: which events it takes, under which key, and how each event changes the state of its key.
 
     class Balance(Projection):
         types = ("order.placed", "order.paid")
@@ -10,7 +10,7 @@
         def apply(self, state, event):
             ...
 
-A state is plain JSON, made from the state before and the event alone, and does not depend on the order of keys.
+A state is plain JSON. It depends only on the state before and the event, not on the order of keys.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BY_LAMPORT = "lamport"
 
 
 class Upcasters(Protocol):
-    """What a definition asks of a catalog."""
+    """The part of a catalog that a definition needs."""
 
     def upcaster_digest(self, types: Any) -> bytes: ...
 
@@ -45,7 +45,7 @@ class Upcasters(Protocol):
 class Projection:
     """The base of every projection whose rows are states. See docs/projections.md.
 
-    - `types`: the event types it takes; every runner filters by them before any of its code runs.
+    - `types`: the event types it takes; every runner selects by them before it calls the projection.
     - `key`: "stream", "kind" (all streams of a kind in one row), or "payload.<path>": a text of 1 to 500 characters
       after upcasting.
     - `order`: "position", or "lamport" where events carry one.
@@ -73,18 +73,18 @@ class Projection:
         raise NotImplementedError
 
     def prepare(self, store: Any, *, until: int) -> None:
-        """Look up what no event tells by itself. Every runner calls this before it folds events up to a position."""
+        """Look up what the events do not say. Every runner calls this before it folds events up to `until`."""
 
     def mark(self, event: Event) -> bytes | None:
-        """The place of an event in the order "lamport"; None if it has none.
+        """The mark of an event in the order "lamport"; None if it has no lamport.
 
-        What stands behind the first `ordering.MARK_BYTES` names what the fold rests on besides the events: rows that
-        were made with something else there are folded again.
+        Bytes after the first `merged_order.MARK_BYTES` identify what the fold depends on besides the events: rows with
+        other bytes there are folded again.
         """
         return merged_order.mark_of(event)
 
 
-NO_STATE = "apply() returned nothing; it has to return the next state"
+NO_STATE = "apply() returned nothing; it must return the next state"
 
 
 def check(projection: Any) -> None:
@@ -115,7 +115,7 @@ def _wrong(projection: Any) -> str | None:
 
 
 def definition(projection: Any, catalog: Upcasters) -> Definition:
-    """What the rows of a projection depend on besides the events."""
+    """What the rows of a projection depend on, besides the events."""
     return Definition(
         kind=projection.kind,
         version=projection.version,
@@ -127,7 +127,7 @@ def definition(projection: Any, catalog: Upcasters) -> Definition:
 
 
 def key_of(projection: Any, event: Event) -> str | None:
-    """The key that an event belongs to; None if that was in its payload and is erased. No text: refused by name."""
+    """The key of an event; None if it was in a payload that is erased. A key that is not a text is refused by name."""
     if projection.key == BY_STREAM:
         return event.stream
     if projection.key == BY_KIND:
@@ -149,6 +149,6 @@ def key_of(projection: Any, event: Event) -> str | None:
 
 
 def _kind(value: Any) -> str:
-    """What a value is, without saying what it holds."""
+    """The kind of a value, without the value."""
     kinds = {dict: "an object", list: "a list", bool: "a truth value", int: "a number", float: "a number"}
     return "null" if value is None else kinds.get(type(value), type(value).__name__)

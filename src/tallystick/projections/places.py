@@ -1,4 +1,4 @@
-"""Where the rows of a projection are, made sure of: same history, same definition."""
+"""The places of a projection: the position of its rows, checked for the same history and definition."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _DROPS_BITS = 48
 
 
 def require_order(store: Store) -> None:
-    """Refuse an engine whose positions are not the order of commits: a cursor over them would miss events."""
+    """Refuse an engine whose positions are not the order of commits: a checkpoint would miss events."""
     if capabilities.GLOBAL_ORDER not in store.log.capabilities:
         raise errors.UnsupportedCapability(engine=store.log.engine, capability=capabilities.GLOBAL_ORDER)
 
 
 class PlaceKeeper:
-    """Looks after the places of one projection in one store."""
+    """Creates and checks the places of one projection in one store."""
 
     def __init__(self, store: Store, projection: Any, views: Views) -> None:
         model.check(projection)
@@ -32,7 +32,7 @@ class PlaceKeeper:
         self._trusted: set[int] = set()
 
     def live(self) -> Place:
-        """The live place, made if there is none. Rows of another history or definition are refused by name."""
+        """The live place, created if there is none. Rows of another history or definition are refused by name."""
         place = self._views.place(self._name)
         if place is None:
             place = self.new(self.next_epoch(), live=True)
@@ -46,11 +46,11 @@ class PlaceKeeper:
         return self.checked(place)
 
     def next_epoch(self) -> int:
-        """The number of an epoch that does not exist yet."""
+        """The number for a new epoch."""
         return max((place.epoch for place in self._views.places() if place.projection == self._name), default=0) + 1
 
     def new(self, epoch: int, *, live: bool) -> Place:
-        """A place at the beginning of the log. `drops` begins anywhere: the number of an epoch may be given again."""
+        """A place at the beginning of the log. `drops` starts at random, since an epoch number may be used again."""
         return Place(
             projection=self._name,
             epoch=epoch,
@@ -61,7 +61,7 @@ class PlaceKeeper:
         )
 
     def checked(self, place: Place) -> Place:
-        """The place, if it can be gone on from. The history is looked at once an epoch."""
+        """The place, if a runner may continue from it. The history is checked once per epoch."""
         if place.definition != self.definition.text:
             raise errors.ProjectionChanged(name=self._name, reason=difference(place.defined, self.definition))
         if place.epoch not in self._trusted:
@@ -71,7 +71,7 @@ class PlaceKeeper:
 
 
 def difference(stored: Definition, given: Definition) -> str:
-    """In which part two definitions differ, in words."""
+    """How two definitions differ, in words."""
     changed = [name for name in Definition.__struct_fields__ if getattr(stored, name) != getattr(given, name)]
     shown = [f"{name} {getattr(stored, name)!r}, now {getattr(given, name)!r}" for name in changed]
     return "; ".join(shown)

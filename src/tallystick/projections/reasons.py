@@ -1,4 +1,4 @@
-"""What an exception of somebody else's code says, as a text that every engine can keep and every terminal can show."""
+"""The message of an exception of user code, as a text that every engine can store and every terminal can show."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from tallystick.store.deadletters import REASON_CHARACTERS_MAX
 
 
 def reason_of(problem: BaseException) -> str:
-    """The kind and the message of an exception, cut. Its message may be anything, or raise in turn."""
+    """The class and the message of an exception, shortened. Making the message may itself raise."""
     try:
         message = str(problem)
     except Exception:
         message = "it cannot be shown"
     said = f"{type(problem).__name__}: {message}"[:REASON_CHARACTERS_MAX]
-    plain = said.encode(errors="backslashreplace").decode().replace("\0", "\\x00")  # lone surrogates are no UTF-8
+    plain = (
+        said.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
+    )  # lone surrogates are not valid UTF-8
     return plain[:REASON_CHARACTERS_MAX]

@@ -1,4 +1,4 @@
-"""Rows made anew from the first event, beside the live ones, which stay readable until the new have caught up."""
+"""Rebuilding rows from the first event, in a new epoch. Readers see the live rows until the new ones have caught up."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def rebuild(
     batch_events: int = BATCH_EVENTS,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Place:
-    """Fold the whole log into a new epoch, switch to it, and remove the old one; says where its rows were then.
+    """Fold the whole log into a new epoch, switch to it, and remove the old one; the place of the new rows.
 
-    The newest of several rebuilds wins. A log that was pruned is refused by name: what is gone cannot be folded again.
+    The newest of several rebuilds wins. A log that was pruned is refused by name: pruned events cannot be folded again.
     """
     views = store.log.views
     staged = stage(store, projection, views)
@@ -38,7 +38,7 @@ def rebuild(
 
 
 def stage(store: Store, projection: Any, views: Views) -> Place:
-    """Begin a new epoch; what earlier rebuilds left unfinished is discarded."""
+    """Begin a new epoch, and discard the unfinished epochs of earlier rebuilds."""
     keeper = PlaceKeeper(store, projection, views)
     for _ in range(SWITCH_TRIES):
         staged = keeper.new(keeper.next_epoch(), live=False)
@@ -54,14 +54,14 @@ def stage(store: Store, projection: Any, views: Views) -> Place:
 
 
 def switch(runner: Live, views: Views, progress: Callable[[int], None]) -> Place:
-    """Catch up with the live rows, then take their place."""
+    """Catch up with the live rows, then make this epoch the live one."""
     name = runner.projection.name
     for _ in range(SWITCH_TRIES):
         runner.catch_up(progress=progress)
-        staged, live = runner.place(), views.place(name)  # if a newer rebuild discarded this one, that is said here
+        staged, live = runner.place(), views.place(name)  # raises if a newer rebuild discarded this epoch
         try:
             views.switch(name, staged.epoch, over=live.epoch if live else None)
-        except errors.ViewMoved:  # the live rows moved on meanwhile, or were switched by another rebuild
+        except errors.ViewMoved:  # the live rows have advanced, or another rebuild switched them
             continue
         if live is not None:
             discard(views, live)
@@ -70,7 +70,7 @@ def switch(runner: Live, views: Views, progress: Callable[[int], None]) -> Place
 
 
 def discard(views: Views, place: Place) -> None:
-    """Remove an epoch that is not live. From the first step on no runner can write to it any more."""
+    """Remove an epoch that is not live. After the first step no runner can write to it."""
     while views.discard(place.projection, place.epoch, limit=DISCARD_ROWS) == DISCARD_ROWS:
         pass
 

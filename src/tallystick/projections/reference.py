@@ -1,4 +1,4 @@
-"""A projection named as MODULE:NAME, as on the command line."""
+"""Loading a projection by a reference MODULE:NAME, as on the command line."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def load(reference: str) -> Any:
 
 
 def named(reference: str, *, what: str) -> Any:
-    """Whatever is called MODULE:NAME. The current directory is looked at too."""
+    """The object at MODULE:NAME. The current directory is searched too."""
     module_name, colon, name = reference.partition(":")
     if not (module_name and colon and name):
         raise errors.InvalidValue(what=what, value=reference, must="MODULE:NAME, such as shop.views:Balance")
     try:
         return getattr(importlib.import_module(module_name), name)
-    except Exception as problem:  # the module is the user's, and may do anything
+    except Exception as problem:  # importing a user's module may raise anything
         raise _not_loadable(reference, problem) from problem
 
 

@@ -1,8 +1,8 @@
-"""Retiring what reads a log: projections and consumers that nobody runs any more, or that have to begin elsewhere.
+"""Retiring readers of a log: dropping projections and consumers that nobody runs, or moving a consumer.
 
-As long as its place is there, a reader that stopped keeps events from being pruned. Each of these is recorded as a
-control fact first and then done, so that the audit trail says who did it also if the process dies in between; doing it
-again does the rest. A runner that is still at work makes its place again: stop it before.
+A reader that has stopped prevents events from being pruned as long as it has a place. Each change is recorded as a
+control fact first and then made, so the audit trail names who did it even if the process dies in between; a repeated
+call does the rest. A runner that is still running creates its place again: stop it first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONSUMER_RESET = "tally.consumer.reset"
 
 
 class ProjectionDropped(msgspec.Struct, frozen=True, kw_only=True):
-    """The rows or tables of a projection are gone, in every epoch. `position` is where the live ones were."""
+    """The rows or tables of a projection were dropped, in all epochs. `position` is that of the live ones."""
 
     name: str
     position: int
@@ -33,7 +33,7 @@ class ProjectionDropped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConsumerDropped(msgspec.Struct, frozen=True, kw_only=True):
-    """The place of a consumer is gone, and as many dead letters of it. `position` is where it was."""
+    """The checkpoint of a consumer was dropped, and its dead letters. `position` is where it was."""
 
     name: str
     position: int
@@ -42,7 +42,7 @@ class ConsumerDropped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConsumerReset(msgspec.Struct, frozen=True, kw_only=True):
-    """A consumer goes on behind another position; `before` is where it was."""
+    """A consumer continues after another position; `before` is where it was."""
 
     name: str
     before: int
@@ -51,7 +51,7 @@ class ConsumerReset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def drop_projection(store: Store, name: str, *, by: str = "", reason: str = "") -> ProjectionDropped:
-    """Drop a projection: its rows or tables, and its place. A rebuild or a runner makes it again from the log."""
+    """Drop a projection: its rows or tables, and its places. A rebuild or a runner makes it again from the log."""
     names.check_label("projection name", name)
     rows, tables = _places(store, name)
     if not rows and not tables:
@@ -60,11 +60,11 @@ def drop_projection(store: Store, name: str, *, by: str = "", reason: str = "") 
     fact = ProjectionDropped(
         name=name,
         position=live.position if live is not None else 0,
-        epochs=sorted({place.epoch for place in (*rows, *tables)}),  # an engine may keep all places in one table
+        epochs=sorted({place.epoch for place in (*rows, *tables)}),  # an engine may store all places in one table
         reason=reason,
     )
     record(store, PROJECTION_DROPPED, fact, by)
-    if tables:  # first: an engine may keep all places in one table, and then the rows below take theirs along
+    if tables:  # first: in an engine with one table for all places, dropping rows would drop these places too
         with store.log.view_tables.writing() as session:
             for place in session.views.places():
                 if place.projection == name:
@@ -76,10 +76,10 @@ def drop_projection(store: Store, name: str, *, by: str = "", reason: str = "") 
 
 
 def drop_consumer(store: Store, name: str, *, letters: bool = False, by: str = "", reason: str = "") -> ConsumerDropped:
-    """Drop a consumer: its place, and with `letters` its dead letters too. With dead letters and without, refused."""
+    """Drop a consumer, with `letters` also its dead letters; refused if it has some and `letters` is not set."""
     try:
         place = _position(store, name)
-    except errors.CheckpointDamaged:  # nobody knows where it was, and that is why it is dropped
+    except errors.CheckpointDamaged:  # its position is unknown, which may be why it is dropped
         place = None
     parked = _parked(store, name)
     if parked and not letters:
@@ -93,7 +93,7 @@ def drop_consumer(store: Store, name: str, *, letters: bool = False, by: str = "
 
 
 def reset_consumer(store: Store, name: str, position: int, *, by: str = "", reason: str = "") -> ConsumerReset:
-    """Let a consumer go on behind `position`: further back it handles events again, further on it never sees some."""
+    """Move a consumer to `position`: an earlier one repeats events, a later one skips events."""
     before = _position(store, name)
     floor, head = store.floor(), store.head()
     if type(position) is not int or not floor <= position <= head:
@@ -106,13 +106,13 @@ def reset_consumer(store: Store, name: str, position: int, *, by: str = "", reas
 
 
 def record(store: Store, type_: str, fact: msgspec.Struct, by: str) -> None:
-    """Record a fact as done by somebody; without a name, by whom the store is opened for."""
+    """Record a fact as done by `by`; if that is empty, by the actor that the store was opened for."""
     meta = {"actor_type": "user", "actor_id": by} if by else None
     store.record([(STREAM, NewEvent(type_, msgspec.to_builtins(fact), meta))])
 
 
 def _places(store: Store, name: str) -> tuple[list[Place], list[Place]]:
-    """The places of a projection: where its rows are, and where its tables are."""
+    """The places of a projection: those of its rows, and those of its tables."""
     rows = [place for place in store.log.views.places() if place.projection == name]
     with store.log.view_tables.reading() as session:
         tables = [place for place in session.views.places() if place.projection == name]
@@ -120,7 +120,7 @@ def _places(store: Store, name: str) -> tuple[list[Place], list[Place]]:
 
 
 def _position(store: Store, name: str) -> int | None:
-    """Where a consumer is; None if it has parked something and kept no place yet."""
+    """The checkpoint of a consumer; None if it has dead letters but no checkpoint yet."""
     names.check_label("consumer name", name)
     if names.is_reserved(name):
         raise errors.ReservedName(name=name)

@@ -1,6 +1,6 @@
-"""From events and the rows before to the rows after. Every runner folds here, so that all of them agree.
+"""Folding events onto rows. Every runner folds here, so all runners get the same rows.
 
-Each key sees its own events in order; keys know nothing of each other, so a batch is folded key by key.
+Each key gets its own events in order. Keys are independent, so a batch is folded key by key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Load = Callable[[Sequence[str]], Iterable[ViewRow]]
 
 
 class FoldResult(NamedTuple):
-    """The rows that events change, and the keys among them that were folded again, up to the end of the look."""
+    """The rows that events change, and the keys among them that were folded again from the first event."""
 
     rows: list[ViewRow]
     refolded: frozenset[str]
@@ -38,14 +38,14 @@ class RowFolder:
         self._by_position = projection.order == model.BY_POSITION
 
     def rows(self, events: Iterable[Event], *, load: Load, until: int) -> list[ViewRow]:
-        """The rows that these events change. `until` is how far the log was looked at for them."""
+        """The rows that these events change. `until` is the position up to which the log was read for them."""
         return self.fold(events, load=load, until=until).rows
 
     def fold(self, events: Iterable[Event], *, load: Load, until: int) -> FoldResult:
-        """The rows that these events change, for one who has more events of the same look.
+        """The rows that these events change, and which keys were folded again: the caller may skip their other events.
 
-        A key whose state was dropped, or for which a late event sorts before the last applied, is folded again from
-        its first event on: once a batch, however many such events there are.
+        A key is folded again from its first event if its state was dropped, or if a late event sorts before the last
+        applied one: once per batch, for any number of such events.
         """
         self.projection.prepare(self._store, until=until)
         if isinstance(self.projection, Summary):
@@ -59,7 +59,7 @@ class RowFolder:
         return FoldResult(rows, frozenset(refolded))
 
     def added(self, summary: Summary, accounts: Accounts, *, load: Load, until: int) -> list[ViewRow]:
-        """The rows that accounts of later events change."""
+        """The rows after the accounts of later events are added."""
         return self._added(summary, accounts, load=load, until=until).rows
 
     def _added(self, summary: Summary, accounts: Accounts, *, load: Load, until: int) -> FoldResult:
@@ -73,9 +73,9 @@ class RowFolder:
         return FoldResult(rows + self._encoded(states, {}), frozenset(dropped))
 
     def refold(self, keys: Sequence[str], *, until: int) -> list[ViewRow]:
-        """The rows of these keys, folded from the first event on; without a state if no event is left.
+        """The rows of these keys, folded from their first event; without a state if a key has no events.
 
-        A pruned history is refused by name, never folded from what is left.
+        A pruned history is refused: rows are never folded from what is left of it.
         """
         self.projection.prepare(self._store, until=until)
         wanted = set(keys)
@@ -90,7 +90,7 @@ class RowFolder:
     def _refold_events(
         self, events: Iterable[Event], wanted: set[str]
     ) -> tuple[dict[str, Any], dict[str, list[Event]]]:
-        """The state of each key, and its last event. In the order of the log no other event is held."""
+        """The state of each key, and its last event. In order of position no other events are kept in memory."""
         if not self._by_position:
             grouped = self._grouped(events, wanted)
             return {key: self._state(None, its) for key, its in grouped.items()}, grouped
@@ -149,11 +149,11 @@ class RowFolder:
         return [ViewRow(key, text, marks.get(key, b"")) for key, text in zip(states, texts, strict=True)]
 
     def _texts(self, states: dict[str, Any], grouped: dict[str, list[Event]]) -> list[bytes]:
-        """The canonical bytes of the states: all at once if they are small objects, else one by one."""
+        """The canonical bytes of the states: all at once if they are small objects, otherwise one by one."""
         if states and set(map(type, states.values())) == {dict}:
             try:
                 return canonical.encode_many(list(states.values()), what="state")
-            except errors.InvalidInput:  # states may be larger than events, and what is wrong is to be named
+            except errors.InvalidInput:  # a state may be larger than an event, or is invalid: then name it
                 pass
         return [self._text(state, grouped.get(key)) for key, state in states.items()]
 

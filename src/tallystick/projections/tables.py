@@ -1,4 +1,4 @@
-"""Projections that own SQL tables: another kind, for what states under keys cannot answer. Spark does not run them.
+"""Projections that own SQL tables, for queries that states under keys cannot answer. Spark does not run them.
 
     class OpenOrders(TableProjection):
         types = ("order.placed", "order.paid")
@@ -10,7 +10,7 @@
         def apply(self, execute, event):
             execute("INSERT INTO {orders} VALUES (?, ?)", (event.stream, event.data["amount"]))
 
-`{orders}` stands for the table of the epoch at hand, so that a rebuild fills tables of its own. Tables and checkpoint
+`{orders}` becomes the table of the current epoch, so that a rebuild fills tables of its own. Tables and checkpoint
 change in one transaction.
 """
 
@@ -37,17 +37,17 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 class TableProjection(model.Projection):
-    """The base of projections that own tables. `tables` names them; `create` makes them, `apply` changes them."""
+    """The base of projections that own tables: `tables` names them, `create` creates them, `apply` changes them."""
 
     kind = TABLES
     tables: ClassVar[tuple[str, ...]] = ()
 
     def create(self, execute: Execute) -> None:
-        """Make the tables, and their indexes."""
+        """Create the tables and their indexes."""
         raise NotImplementedError
 
     def apply(self, execute: Any, event: Event) -> Any:
-        """Change the tables as the event says. `event.data` is None if the event was erased."""
+        """Apply an event to the tables. `event.data` is None if the event was erased."""
         raise NotImplementedError
 
 
@@ -64,11 +64,11 @@ class TableRunner:
         self._batch_events = batch_events
 
     def catch_up(self, *, progress: Callable[[int], None] = lambda done: None) -> int:
-        """Apply everything up to the head as it is now; says how far the tables are then."""
+        """Apply everything up to the head of now; the position of the tables after that."""
         return self._catch_up(None, progress)
 
     def follow(self, *, stopped: Callable[[], bool], progress: Callable[[int], None] = lambda done: None) -> int:
-        """Catch up, and go on as events come, until told to stop."""
+        """Catch up, and apply new events as they come, until `stopped()` is true."""
         reached = self.catch_up(progress=progress)
         while not stopped():
             self.store.wait(reached, timeout=WAIT_SECONDS)
@@ -129,7 +129,7 @@ class TableRunner:
         return place.epoch
 
     def rebuild(self, *, progress: Callable[[int], None] = lambda done: None) -> int:
-        """Fill new tables from the first event on, put them in the place of the old, and drop those."""
+        """Fill new tables from the first event, switch to them, and drop the old ones."""
         with self._tables.writing() as session:
             for place in session.views.places():
                 if place.projection == self.projection.name and not place.live:
@@ -147,7 +147,7 @@ class TableRunner:
                 return reached
 
     def _within(self, session: Session, epoch: int) -> Execute:
-        """Runs statements on the tables of one epoch."""
+        """A function that runs statements on the tables of one epoch."""
         named = {table: f'"{table_name(self.projection.name, epoch, table)}"' for table in self.projection.tables}
 
         def execute(statement: str, values: Values = ()) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""Reading the rows of a projection, from any process: by key, by range, and not before they are far enough."""
+"""Reading the rows of a projection from any process: by key, by range, or after waiting for a position."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TRIES = 20
 
 
 class ViewReader:
-    """The live rows of the projection of this name."""
+    """Reads the live rows of one projection."""
 
     def __init__(self, store: Store, name: str) -> None:
         self._store = store
@@ -30,23 +30,23 @@ class ViewReader:
         self._checked: set[int] = set()  # epochs whose rows belong to this history
 
     def place(self) -> Place | None:
-        """Where the rows are; None if there are none yet. They belong to this history, or `WrongStore`."""
+        """The place of the rows; None if there are no rows yet. `WrongStore` if they belong to another history."""
         place = self._views.place(self.name)
-        self._require_ours(place)
+        self._require_same_history(place)
         return place
 
-    def _require_ours(self, place: Place | None) -> None:
-        """Refuse rows of another history: of another store, or of a log that was set back. Asked once an epoch."""
+    def _require_same_history(self, place: Place | None) -> None:
+        """Refuse rows of another store, or of a log that was restored to an earlier state. Checked once per epoch."""
         if place is None or place.epoch in self._checked:
             return
-        if place.position > self._store.head():  # a head that has to be proven may follow a moment later
+        if place.position > self._store.head():  # on PostgreSQL the head may take a moment to be proven
             self._store.wait(place.position - 1, timeout=_HEAD_S)
-        with suppress(errors.Damaged):  # the event that would tell lies in a hole: rows are served all the same
+        with suppress(errors.Damaged):  # the event that proves it is in a hole: the rows can still be read
             self._store.resume(place.checkpoint)
         self._checked.add(place.epoch)
 
     def position(self) -> int:
-        """How far the rows are."""
+        """The position of the rows."""
         place = self.place()
         return 0 if place is None else place.position
 
@@ -57,7 +57,7 @@ class ViewReader:
         return self._state(found[0]) if found and found[0].state is not None else default
 
     def rows(self, *, after: str = "", until: str | None = None, limit: int | None = None) -> list[tuple[str, Any]]:
-        """Keys and states with after < key <= until, in the order of keys: all of them, or the first `limit`."""
+        """Keys and states with after < key <= until, in order of key: all of them, or the first `limit`."""
         if limit is None:
             return list(self.items(after=after, until=until))
         _check_key("after", after)
@@ -79,11 +79,11 @@ class ViewReader:
         if found.place is None:
             known = sorted({place.projection for place in self._views.places() if place.live})
             raise errors.ProjectionNotFound(name=self.name, known=", ".join(known) or "nothing")
-        self._require_ours(found.place)
+        self._require_same_history(found.place)
         return found.rows
 
     def items(self, *, after: str = "", until: str | None = None) -> Iterator[tuple[str, Any]]:
-        """All keys and states, page after page; pages may be of different moments, never of earlier ones."""
+        """All keys and states, page after page. A later page may be of a later moment, never of an earlier one."""
         place = self.place() if after == "" and until is None else None
         listed = 0
         while page := self.rows(after=after, until=until, limit=ROWS_PAGE):
@@ -119,7 +119,7 @@ class ViewReader:
         return lag_at(self._store, self.position())
 
     def wait_for(self, position: int, *, timeout: float) -> int:
-        """How far the rows are, as soon as that is `position`: read your writes. `NotCaughtUp` when time is up."""
+        """The position of the rows, as soon as it is at least `position`; `NotCaughtUp` after `timeout` seconds."""
         self.place()
         began = time.monotonic()
         while (reached := self.position()) < position:
@@ -132,6 +132,6 @@ class ViewReader:
 
 
 def _check_key(what: str, key: object) -> None:
-    """Refuse what no row can have for a key."""
+    """Refuse a value that cannot be a key."""
     if type(key) is not str or key.encode(errors="ignore").decode() != key:
         raise errors.InvalidValue(what=what, value=names.display(key), must="a text without lone surrogates")

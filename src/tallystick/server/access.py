@@ -1,15 +1,15 @@
-"""Who asks, and what they may do. Every route names exactly one need; a test walks the routes.
+"""Who calls, and what they may do. Every route names exactly one need; a test checks all routes.
 
 | kind   | who                                                             | may                            |
 |--------|-----------------------------------------------------------------|--------------------------------|
-| local  | anybody on this machine, while the store has no token           | everything, for any org        |
+| local  | any caller on this machine, while the store has no token        | everything, for any org        |
 | admin  | an operator                                                     | everything, for any org        |
 | writer | a trusted service, of one org or (without an org) of all        | read, append                   |
 | tenant | a customer, of one org                                          | read                           |
-| peer   | another node of a community                                     | what is mounted for peers      |
+| peer   | another node of a community                                     | what is served to peers        |
 
-Who is bound to an org reads that org's events alone, and nothing of the infrastructure: neither `tally.*` streams nor
-the kinds that are declared as such. What they may not see answers as what is not there.
+A caller bound to an org sees only the events of that org, and nothing of the infrastructure: neither `tally.*` streams
+nor the kinds that are declared as infrastructure. What a caller may not see looks like something that does not exist.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 _SCHEME = "bearer "
 
-CONNECTION = "tally.connection"  # in the scope of a request: the connection that it came over
+CONNECTION = "tally.connection"  # in the scope of a request: the connection that it came on
 
 
 class Need(enum.Enum):
-    """What a route needs its caller to be allowed."""
+    """What a caller must be allowed to do, to use a route."""
 
     OPEN = "look at what is public"
     READ = "read"
@@ -52,7 +52,7 @@ MAY: dict[str, frozenset[Need]] = {
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Who asks: what kind, whose (None: bound to no org), under which name, by which token."""
+    """A caller: its kind, its org (None: it is not bound to one), its name, and its token."""
 
     kind: str
     org: str | None
@@ -61,16 +61,16 @@ class Principal(msgspec.Struct, frozen=True):
 
     @property
     def actor_type(self) -> str:
-        """The word for it in the meta of events."""
+        """The value of `actor_type` in the meta of events."""
         return "user" if self.kind in ("local", "tenant") else "service_principal"
 
     @property
     def caller(self) -> str | None:
-        """Whose share of the limits its requests use: its org's, else its token's; None if it is trusted with all."""
+        """Whose share of the limits its requests use: its org's, or its token's. None: no share limits it."""
         return f"org {self.org}" if self.org is not None else f"token {self.token_id}" if self.token_id else None
 
     def may(self, need: Need) -> bool:
-        """Whether it is allowed that."""
+        """Whether it is allowed to do this."""
         return need in MAY[self.kind]
 
 
@@ -79,7 +79,7 @@ NOBODY = Principal("nobody", None, "nobody")
 
 
 class Grant(Protocol):
-    """What a token stands for."""
+    """What a token allows, and for whom."""
 
     @property
     def id(self) -> str: ...
@@ -92,39 +92,39 @@ class Grant(Protocol):
 
 
 class TokenBook(Protocol):
-    """The tokens of a store, as authorisation asks for them."""
+    """The tokens of a store, as authorisation uses them."""
 
     @property
     def required(self) -> bool:
-        """Whether a token exists: then everybody needs one."""
+        """Whether a token was issued. Then every caller needs one."""
 
     @property
     def is_stale(self) -> bool:
-        """Whether it is time to look again."""
+        """Whether another process may have changed the tokens since the last look."""
 
     async def fresh(self) -> None:
-        """Look again if it is time to."""
+        """Look again if the book is stale."""
 
     async def authenticate(self, secret: str) -> Grant:
-        """What the token stands for; an unknown, expired or revoked one is refused with an error."""
+        """What the token allows. An unknown, expired or revoked token is refused with an error."""
 
 
 class NoTokens:
-    """The book of a store for which no token can be issued."""
+    """The book of a store that has no tokens."""
 
     required = False
     is_stale = False
 
     async def fresh(self) -> None:
-        """Nothing to look at."""
+        """There is nothing to look at."""
 
     async def authenticate(self, secret: str) -> Grant:
-        """Nobody."""
+        """Refuse every token."""
         raise errors.NotAuthenticated(reason="this store has issued none")
 
 
 async def authorise(service: Service, scope: Any, need: Need) -> Principal:
-    """Who sent this request, if they may do what it needs; else `NotAuthenticated` or `NotAllowed`."""
+    """The caller who sent this request. Raises `NotAuthenticated` or `NotAllowed` if they may not do what it needs."""
     principal = await _identify(service, bearer(scope["headers"]), need)
     if not principal.may(need):
         if principal is NOBODY:
@@ -144,7 +144,7 @@ def _address(scope: Any) -> str:
 
 
 async def _identify(service: Service, secret: str | None, need: Need) -> Principal:
-    if need is Need.OPEN:  # answered also when the store cannot say who has a token: probes are for that
+    if need is Need.OPEN:  # probes get an answer even if the store cannot say who has a token
         return NOBODY
     if secret is None:
         if service.tokens.is_stale:
@@ -154,18 +154,18 @@ async def _identify(service: Service, secret: str | None, need: Need) -> Princip
 
 
 async def holder(tokens: TokenBook, secret: str) -> Principal:
-    """The principal that a token stands for."""
+    """The principal who holds a token."""
     try:
         grant = await tokens.authenticate(secret)
     except errors.Refused as refused:
         raise errors.NotAuthenticated(reason=refused.message) from None
     if grant.kind not in MAY or (grant.kind == "tenant" and not grant.org):
-        raise errors.NotAuthenticated(reason="it stands for nobody")
+        raise errors.NotAuthenticated(reason="its kind is unknown, or it is a tenant token without an org")
     return Principal(grant.kind, grant.org, grant.actor, grant.id)
 
 
 def bearer(headers: list[tuple[bytes, bytes]]) -> str | None:
-    """The token that a request shows; None if it has no such header, refused if it has several or another scheme."""
+    """The token in the header of a request; None without the header. Several headers or another scheme are refused."""
     found = [value for name, value in headers if name == b"authorization"]
     if not found:
         return None

@@ -1,7 +1,7 @@
-"""A bound on what is under way. What does not fit is refused at once: waiting lines are where memory grows.
+"""A bound on requests in progress. A request that does not fit is refused at once, because queues make memory grow.
 
-Half of a gate is for those who come first. The other half is kept for callers that use less than their share, so that
-no caller takes everything. A caller without a name (`local`) has no share: then there are no others.
+Half of a gate is first come, first served. The other half is kept for callers that use less than their share, so that
+no caller takes everything. A caller without a name (`local`) has no share, because there are no other callers then.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tallystick import errors
 SHARES = 8
 
 CALLER: ContextVar[str | None] = ContextVar("caller", default=None)
-"""Whose share the request of this task uses. Authorisation says so."""
+"""The caller whose share the request of this task uses. Authorisation sets it."""
 
 
 class _Use:
-    """What one caller, or all together, use of a gate."""
+    """How much of a gate one caller uses, or all callers together."""
 
     __slots__ = ("bytes", "count")
 
@@ -29,7 +29,7 @@ class _Use:
 
 
 class Gate:
-    """Lets in so many at a time, of so many bytes together. For the tasks of one event loop."""
+    """Admits a bounded number of requests with a bounded total size. For the tasks of one event loop."""
 
     def __init__(self, what: str, *, count_max: int, bytes_max: int | None = None) -> None:
         self._what = what
@@ -41,16 +41,16 @@ class Gate:
 
     @property
     def count(self) -> int:
-        """How many are inside."""
+        """The number of requests inside."""
         return self._all.count
 
     @property
     def bytes(self) -> int:
-        """How many bytes they take together."""
+        """Their total size in bytes."""
         return self._all.bytes
 
     def enter(self, size: int = 0) -> Admission:
-        """Come in, or `Overloaded`. A single one is let in whatever its size, else it never could be."""
+        """Enter, or raise `Overloaded`. A single request is admitted whatever its size; otherwise it never could be."""
         caller = CALLER.get()
         used = self._use_of(caller)
         if not fits(self._all.count + 1, None if used is None else used.count + 1, self._count_max):
@@ -65,14 +65,14 @@ class Gate:
         return admission
 
     def has_room(self, caller: str | None, size: int) -> bool:
-        """Whether so many more bytes of a caller fit."""
+        """Whether this many more bytes of a caller fit."""
         if self._bytes_max is None or self._all.count <= 1:
             return True
         used = self._use_of(caller)
         return fits(self._all.bytes + size, None if used is None else used.bytes + size, self._bytes_max)
 
     def refuse(self) -> NoReturn:
-        """Send one away."""
+        """Refuse a request."""
         self.refused += 1
         raise errors.Overloaded(what=self._what)
 
@@ -91,7 +91,7 @@ class Gate:
 
 
 class Admission:
-    """One that is inside, until it leaves the `with` block."""
+    """A request inside a gate, until the end of its `with` block."""
 
     __slots__ = ("_caller", "_gate", "_size")
 
@@ -101,22 +101,22 @@ class Admission:
         self._size = 0
 
     def has_room(self, size: int) -> bool:
-        """Whether so many more bytes fit now."""
+        """Whether this many more bytes fit now."""
         return self._gate.has_room(self._caller, size)
 
     def require_room(self, size: int) -> None:
-        """`Overloaded` if so many more bytes would not fit now; nothing is kept for them."""
+        """Raise `Overloaded` if this many more bytes would not fit now. It reserves nothing."""
         if not self.has_room(size):
             self._gate.refuse()
 
     def grow(self, size: int) -> None:
-        """It became larger than it seemed; `Overloaded` if there is no room for that."""
+        """Make it larger, or raise `Overloaded` if there is no room."""
         if size:
             self.require_room(size)
             self.change(size)
 
     def change(self, size: int) -> None:
-        """It became larger or smaller, whether there is room or not."""
+        """Make it larger or smaller, whether there is room or not."""
         self._size += size
         self._gate._change(self._caller, size=size)
 
@@ -129,7 +129,7 @@ class Admission:
         self.leave()
 
     def leave(self) -> None:
-        """Make room for others."""
+        """Leave the gate."""
         self._gate._change(self._caller, count=-1, size=-self._size)
         self._size = 0
 
@@ -138,7 +138,7 @@ _NOTHING = _Use()
 
 
 def fits(together: int, own: int | None, limit: int) -> bool:
-    """Whether a gate of this limit takes so much together, so much of it from one caller."""
+    """Whether a gate with this limit admits this total, of which this much is from one caller."""
     if together > limit:
         return False
     return own is None or together <= limit // 2 or own <= max(limit // SHARES, 1)

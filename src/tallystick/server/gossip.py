@@ -1,5 +1,5 @@
-"""A community that is served: its peers are answered under /sync/v1, called in the rhythm of its schedule, and told
-at once what this node writes.
+"""A community that is served. Its peers are answered under /sync/v1 and called by its schedule, and they get what this
+node writes at once.
 
 A store is a community's if it is `log.db` in a directory that has a `community.json` and a key, as `tally community`
 makes them. Peers sign their requests (community/credentials.py), so no token is asked of them.
@@ -19,13 +19,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tallystick import errors
 from tallystick.community import (
-    ChatView,
     EventLog,
     Fanout,
     HttpClient,
     KeyPair,
-    MarketplaceView,
-    MembersView,
     OwnHead,
     Peer,
     ReplayEngine,
@@ -35,6 +32,7 @@ from tallystick.community import (
 from tallystick.community import config as places
 from tallystick.community.settings import settings
 from tallystick.community.upkeep import NodeUpkeep
+from tallystick.community.views import shipped_views
 from tallystick.server import logs
 from tallystick.store.store import Store
 
@@ -43,14 +41,14 @@ TICK_SECONDS = 1.0
 
 
 def directory_of(url: str) -> Path | None:
-    """The directory of the community whose log this is; None if it is no community's."""
+    """The directory of the community whose log this is; None if it is not the log of a community."""
     engine, _, place = url.partition(":")
     path = Path(place)
     return path.parent if engine == "sqlite" and path.name == LOG and (path.parent / places.FILE).is_file() else None
 
 
 class Community:
-    """The node of a community, in a service."""
+    """The node of a community that a service runs."""
 
     def __init__(self, store: Store, directory: Path, *, hour: int | None = None) -> None:
         written = places.read(directory)
@@ -63,9 +61,7 @@ class Community:
         self._client_of = written.client
         self.log = EventLog(store, id_, node=node, base=base.base if base is not None else None, ask=own_head)
         self._engine = ReplayEngine(self.log)
-        self._engine.register("chat", ChatView(), ChatView.types)
-        self._engine.register("marketplace", MarketplaceView(), MarketplaceView.types)
-        self._engine.register("members", MembersView(lambda: self.log.replica.roster), MembersView.types)
+        self._engine.register_all(shipped_views(lambda: self.log.replica.roster))
         if base is not None:
             self._engine.restart(base.states, floor=base.base.floor)
         listed = frozenset(peer.key for peer in self.peers)
@@ -81,7 +77,7 @@ class Community:
         return self._client_of(self._keys, peer)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a peer, which must be allowed to ask by what is on disk now."""
+        """Answer a peer. What is on disk now decides whether it may ask."""
         await self._app(scope, receive, send)
 
     def status(self) -> dict[str, Any]:
@@ -104,15 +100,15 @@ class Community:
             "peers": [{"url": each.url, "key": each.key} | results.get(each.key, {}) for each in peers],
         }
 
-    # --- what runs by itself -----------------------------------------------------------------------------------------
+    # --- calling peers ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Call peers from now on, and hand on to them at once what this node writes. Called in the loop's thread."""
+        """Start to call peers, and to send them at once what this node writes. Call it in the thread of the loop."""
         self._fanout.start()
         self._task = asyncio.create_task(self._tick())
 
     async def stop(self) -> None:
-        """Call nobody any more."""
+        """Stop calling peers."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -122,11 +118,11 @@ class Community:
 
     async def _tick(self) -> None:
         while True:
-            with suppress(errors.TallyError, OSError):  # the next round may go well; each peer's failure is kept
-                await asyncio.to_thread(self.log.refresh)  # commands beside the service write to this log too
+            with suppress(errors.TallyError, OSError):  # the next round may succeed; the failure of each peer is kept
+                await asyncio.to_thread(self.log.refresh)  # commands in other processes write to this log too
                 await self.upkeep.tick(datetime.now().astimezone())
             await asyncio.sleep(TICK_SECONDS)
 
 
 def _tell(line: str) -> None:
-    logs.log(logging.INFO, "the community's upkeep did something", what=line)
+    logs.log(logging.INFO, "the upkeep of the community ran a job", what=line)

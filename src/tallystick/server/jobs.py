@@ -1,7 +1,7 @@
 """Long operations (verify, rebuild, snapshot, retention): each in its own thread, with progress, bounded in number.
 
-A job lives in this process alone. What it does to the store is recorded there; what it was asked and how it ended is
-kept here for as long as there is room.
+A job belongs to this process. The store records what the job does to it. The job and its result are kept in memory, as
+long as there is room.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from tallystick import errors
 
 RUNNING_MAX = 4
 KEPT_MAX = 200
-TOLD_CHARACTERS_MAX = 500
+MESSAGE_CHARACTERS_MAX = 500
 
 Progress = Callable[[int], None]
 Work = Callable[[Progress], Any]
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """How a job stands. `state` is running, done, failed or stopped; times in ns; `total` is None if unknown."""
+    """A long operation: what it is, its progress, and its result. Times are in ns. `total` is null if it is unknown."""
 
     id: str
     kind: str
@@ -41,7 +41,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stopped(Exception):
-    """Raised inside a job when the service ends."""
+    """Raised inside a job when the service stops."""
 
 
 class Jobs:
@@ -63,7 +63,7 @@ class Jobs:
         self._stopping = threading.Event()
 
     def begin(self, kind: str, work: Work, *, subject: str = "", total: int | None = None, by: str = "") -> Job:
-        """Begin a job, unless the same is under way: then that one is meant. `Overloaded` when too many are."""
+        """Begin a job, or return the same job if it is running. `Overloaded` if too many jobs are running."""
         with self._lock:
             running = [job for job in self._jobs.values() if job.state == "running"]
             for job in running:
@@ -88,28 +88,28 @@ class Jobs:
         return job
 
     def get(self, id: str) -> Job:
-        """The job of that id; `NothingHere` if there is none, or none any more."""
+        """The job with this id; `NothingHere` if there is no such job, or it is no longer kept."""
         job = self._jobs.get(id)
         if job is None:
             raise errors.NothingHere()
         return job
 
     def all(self) -> list[Job]:
-        """Every job that is remembered, the newest first."""
+        """Every job that is kept, newest first."""
         with self._lock:
             return list(reversed(self._jobs.values()))
 
     def last(self, kind: str) -> Job | None:
-        """The newest job of a kind that is over."""
+        """The newest job of a kind that has ended."""
         return next((job for job in self.all() if job.kind == kind and job.state != "running"), None)
 
     @property
     def running(self) -> int:
-        """How many are under way."""
+        """The number of running jobs."""
         return sum(job.state == "running" for job in self.all())
 
     def stop(self, *, seconds: float = 5.0) -> None:
-        """Let every job end at its next step, and wait for that: none may use a store that is closed."""
+        """Stop every job at its next step, and wait for that: a job must not use a closed store."""
         self._stopping.set()
         deadline = time.monotonic() + seconds
         for thread in list(self._threads.values()):
@@ -125,12 +125,12 @@ class Jobs:
             self._end(job, state="stopped")
         except errors.TallyError as problem:
             self._end(job, state="failed", problem=problem.as_json())
-        except Exception as problem:  # a reducer or a projection is somebody's code, and may raise anything
-            told = {"error": type(problem).__name__, "message": str(problem)[:TOLD_CHARACTERS_MAX], "advice": ""}
-            self._end(job, state="failed", problem=told | {"values": {}})
+        except Exception as problem:  # a reducer or a projection is user code, and may raise anything
+            failure = {"error": type(problem).__name__, "message": str(problem)[:MESSAGE_CHARACTERS_MAX], "advice": ""}
+            self._end(job, state="failed", problem=failure | {"values": {}})
 
     def _move(self, job: Job, done: int) -> None:
-        """Progress never goes back: an operation that looks twice has begun its second half."""
+        """Note progress. It never goes back."""
         if self._stopping.is_set():
             raise Stopped
         with self._lock:
@@ -149,7 +149,7 @@ class Jobs:
         self._ended(over)
 
     def _keep(self, job: Job) -> None:
-        """Remember a job; the oldest that are over make room."""
+        """Keep a job. The oldest jobs that have ended are dropped."""
         self._jobs[job.id] = job
         over = [id_ for id_, found in self._jobs.items() if found.state != "running"]
         for id_ in over[: max(0, len(self._jobs) - KEPT_MAX)]:
@@ -157,7 +157,7 @@ class Jobs:
 
 
 def halves(progress: Progress, size: int) -> Progress:
-    """Progress over an operation that counts to `size` several times: each pass adds to those before it."""
+    """Progress of an operation that counts to `size` several times: each pass is added to those before it."""
     passes = last = 0
 
     def move(done: int) -> None:

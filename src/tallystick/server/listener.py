@@ -1,4 +1,4 @@
-"""Listening: one process, one event loop, and an end in which nothing that was accepted is lost."""
+"""Listening: one process, one event loop, and a shutdown that loses no accepted request."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ except ModuleNotFoundError:  # Windows has no such limit
     resource = None  # type: ignore[assignment]
 
 BACKLOG = 1024
-OTHER_FILES = 1024  # what the store, its readers and the libraries have open, about
+OTHER_FILES = 1024  # open files of the store, its readers and the libraries, approximately
 
 
 class Listener(Server):
-    """A uvicorn server that tells when it is ready, and sends followers off before it waits for connections to end."""
+    """A uvicorn server that reports when it is ready, and disconnects followers before it waits for connections."""
 
     def __init__(self, service: Service, *, ready: Callable[[str], None] = lambda address: None) -> None:
         self._service = service
@@ -51,30 +51,30 @@ class Listener(Server):
         )
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen, and say where."""
+        """Start to listen, and report the address."""
         await super().startup(sockets)
         for listening in sockets or ():
             self._ready(address_of(listening))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer what was accepted, then close the store."""
+        """Answer the accepted requests, then close the store."""
         self._service.drain()
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal ends the service in order. It is not raised again afterwards: having ended so is success."""
+        """Shut down in order. The signal is not raised again afterwards, because this is a success."""
         self.should_exit = True
 
 
 def make_room(limits: Limits) -> None:
-    """Let this process open a file for each connection and for its store as well, as far as the system allows."""
+    """Raise the limit of open files, so that there is one for each connection and enough for the store."""
     if resource is None:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = limits.connections_max + OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:
         wanted = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        with suppress(ValueError, OSError):  # a system may have a lower limit than it says
+        with suppress(ValueError, OSError):  # the real limit may be lower than the reported one
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
@@ -94,12 +94,12 @@ def bind(settings: Settings) -> socket.socket:
 
 
 def require_safe(service: Service) -> None:
-    """Refuse an address that others can reach while nobody has a token: they all would be the operator."""
+    """Refuse an address that others can reach while there is no token: each of them would be the operator."""
     if not service.settings.is_loopback and not service.tokens.required:
         raise errors.UnsafeAddress(host=service.settings.host)
 
 
 def address_of(listening: socket.socket) -> str:
-    """Where a socket can be reached."""
+    """The URL of a socket."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

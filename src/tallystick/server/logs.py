@@ -1,9 +1,10 @@
-"""Logs as JSON, a line a record, on stderr. Nothing of an event is in them: no payload, no meta, no query, no header.
+"""Logs as JSON, one line per record, on stderr. They contain nothing of an event: no payload, meta, query or header.
 
-What we log is a fixed sentence and named fields. Of other libraries' records above INFO only the template is kept, and
-of every exception only its type and where it was raised: a message may quote what was sent.
+Our records are a fixed sentence and named fields. Of the records of other libraries above INFO only the template is
+kept, and of an exception only its type and where it was raised, because a message may quote what a client sent.
 
-A slow reader of stderr must not stop the service: lines wait in a bounded queue, and are dropped and counted past it.
+A slow reader of stderr must not stop the service: lines wait in a bounded queue. If it is full, they are dropped and
+counted.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ logger = logging.getLogger("tallystick.server")
 
 
 def log(level: int, message: str, **fields: Any) -> None:
-    """Log a fixed sentence with fields. Fields are numbers, names and ids; never what a client sent as content."""
+    """Log a fixed sentence with fields. Fields are numbers, names and ids, never content that a client sent."""
     if logger.isEnabledFor(level):
         logger.log(level, message, extra={_FIELDS: fields})
 
 
 def request(*, method: str, route: str, status: int, seconds: float, patient: bool = False, **fields: Any) -> None:
-    """Log a request: failures as errors, slow ones as warnings, refused ones as information, the rest for debugging."""
+    """Log a request: a failure as an error, a slow one as a warning, a refusal as information, others for debugging."""
     level = logging.DEBUG
     if status >= 500 and status != 503:
         level = logging.ERROR
@@ -51,12 +52,12 @@ def request(*, method: str, route: str, status: int, seconds: float, patient: bo
     elif status >= 400:
         level = logging.INFO
     if logger.isEnabledFor(level):
-        told = {"method": method, "route": route, "status": status, "ms": round(seconds * 1000, 3)}
-        logger.log(level, "request", extra={_FIELDS: told | fields})
+        known = {"method": method, "route": route, "status": status, "ms": round(seconds * 1000, 3)}
+        logger.log(level, "request", extra={_FIELDS: known | fields})
 
 
 def level_from(environment: Mapping[str, str]) -> int:
-    """The level that the environment asks for."""
+    """The level that is set in the environment."""
     name = environment.get(VARIABLE, "warning").strip().lower()
     if name not in LEVELS:
         raise errors.InvalidValue(what=VARIABLE, value=name[:40], must="one of " + ", ".join(LEVELS))
@@ -88,13 +89,13 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _frames(trace: Any) -> list[str]:
-    """Where it was raised, the innermost last."""
+    """Where an exception was raised, innermost last."""
     frames = traceback.extract_tb(trace)[-FRAMES_MAX:]
     return [f"{os.path.basename(frame.filename)}:{frame.lineno} {frame.name}" for frame in frames]
 
 
 class _Dropping(QueueHandler):
-    """Hands lines over without ever waiting."""
+    """Queues lines without waiting."""
 
     dropped = 0
 
@@ -109,7 +110,7 @@ class _Dropping(QueueHandler):
 
 
 class _Printing(logging.Handler):
-    """Prints lines that are ready."""
+    """Prints formatted lines."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
@@ -119,7 +120,7 @@ class _Printing(logging.Handler):
         try:
             self._stream.write(f"{record}\n")
             self._stream.flush()
-        except (OSError, ValueError):  # nobody reads any more
+        except (OSError, ValueError):  # the reader has gone
             return False
         return True
 
@@ -136,7 +137,7 @@ class Logs:
 
     @property
     def dropped(self) -> int:
-        """How many lines were dropped."""
+        """The number of dropped lines."""
         return self._handler.dropped
 
     def __enter__(self) -> Logs:
@@ -149,7 +150,7 @@ class Logs:
         self.stop()
 
     def start(self) -> None:
-        """Take over the root of logging. The access log of the HTTP server is silenced: it would show queries."""
+        """Take over the root logger. The access log of the HTTP server is silenced, because it shows queries."""
         self._listener.start()
         root = logging.getLogger()
         root.addHandler(self._handler)
@@ -161,6 +162,6 @@ class Logs:
             other.propagate = name != "uvicorn.access"
 
     def stop(self) -> None:
-        """Print what waits, and let go."""
+        """Print the queued lines, and give the root logger back."""
         logging.getLogger().removeHandler(self._handler)
         self._listener.stop()

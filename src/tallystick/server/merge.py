@@ -1,4 +1,4 @@
-"""The reducer that is always there: the keys of every payload laid over each other, so that each stream has a state."""
+"""The reducer that is always available. It overlays the keys of all payloads, so that each stream has a state."""
 
 from __future__ import annotations
 

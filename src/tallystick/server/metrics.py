@@ -1,6 +1,6 @@
-"""What Prometheus scrapes at /metrics. One registry a service, so that several in a process do not mix.
+"""What Prometheus scrapes at /metrics. Each service has its own registry, so that several in one process do not mix.
 
-What happens is counted as it happens; how the store is (sizes, lag, damage) is sampled when somebody asks.
+Events are counted as they happen. The state of the store (sizes, lag, damage) is sampled when somebody asks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ROUTES_MAX = 200
 
 
 class Metrics:
-    """The counters of a service. `request` and its like are called in the event loop, so they are quick."""
+    """The counters of a service. Most methods are called in the event loop, so they must be quick."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(support_collectors_without_names=True)
@@ -55,10 +55,12 @@ class Metrics:
         self._commit_failures = counter("tally_commit_failures", "Commits that failed.", ["error"])
         self._poisoned = gauge("tally_writer_poisoned", "1 while the writer acknowledges nothing.")
         self._followers = gauge("tally_followers", "Open followers.")
-        self._dropped = counter("tally_followers_dropped", "Followers sent off for being slow.")
+        self._dropped = counter("tally_followers_dropped", "Followers disconnected because they read too slowly.")
         self._snapshots = counter("tally_snapshots", "Snapshots made and failed.", ["result"])
-        self._scheduled = counter("tally_scheduler_jobs", "What fired by itself.", ["job", "result"])
-        self._inserted = counter("tally_community_events", "Events that a community's log took in.", ["origin", "code"])
+        self._scheduled = counter("tally_scheduler_jobs", "Jobs that the scheduler ran.", ["job", "result"])
+        self._inserted = counter(
+            "tally_community_events", "Events that the log of a community accepted.", ["origin", "code"]
+        )
         self._jobs = counter("tally_jobs", "Long operations that are over.", ["kind", "state"])
         for result in ("made", "failed"):
             self._snapshots.labels(result)
@@ -68,11 +70,11 @@ class Metrics:
     # --- what happens ----------------------------------------------------------------------------------------------
 
     def request(self, *, route: str, method: str, status: int, seconds: float) -> None:
-        """A request was answered."""
+        """A request was answered. `route` is the path with the names of its parameters, so there are few of them."""
         key = (route, method, status)
         found = self._by_route.get(key)
         if found is None:
-            if len(self._by_route) >= _ROUTES_MAX:  # a caller cannot make names without end
+            if len(self._by_route) >= _ROUTES_MAX:  # a caller cannot create names without bound
                 key, route, method = (_OTHER, _OTHER, status), _OTHER, _OTHER
             found = (self._requests.labels(route, method, str(status)), self._seconds.labels(route))
             self._by_route[key] = found
@@ -80,7 +82,7 @@ class Metrics:
         found[1].observe(seconds)
 
     def appended(self, *, events: int, size: int, seconds: float) -> None:
-        """An append is durable."""
+        """An append of so many events, in a body of so many bytes, is durable."""
         self._appends.inc()
         self._append_bytes.inc(size)
         self._append_seconds.observe(seconds)
@@ -90,23 +92,23 @@ class Metrics:
         self._refusals.labels(code).inc()
 
     def followers(self, count: int) -> None:
-        """So many follow now."""
+        """The number of followers has changed."""
         self._followers.set(count)
 
     def dropped(self) -> None:
-        """A follower was too slow and was sent off."""
+        """A follower was disconnected because it read too slowly."""
         self._dropped.inc()
 
     def snapshot(self, *, made: bool) -> None:
-        """A snapshot was made, or could not be."""
+        """A snapshot was made, or making one failed."""
         self._snapshots.labels("made" if made else "failed").inc()
 
     def fired(self, *, job: str, ok: bool) -> None:
-        """Something fired by itself."""
+        """The scheduler ran a job."""
         self._scheduled.labels(job, "done" if ok else "failed").inc()
 
     def inserted(self, entry: object, origin: str, code: str | None) -> None:
-        """A community's log took in an event, its own or another's; `code` is why it does not count."""
+        """The log of a community accepted an event, its own or another's; `code` says why the event does not count."""
         self._inserted.labels(origin, code or "counts").inc()
 
     def job_ended(self, job: Job) -> None:
@@ -122,7 +124,7 @@ class Metrics:
         store.log = cast(EventLog, gauges.MeteredLog(store.log, cast(gauges.Meter, self)))
 
     def commit(self, log: EventLog, transactions: Sequence[Transaction]) -> list[Outcome]:
-        """Commit, and take note of it. A writer that failed is poisoned until a commit goes well again."""
+        """Commit, and count it. A writer that failed is poisoned until a commit succeeds."""
         began = time.perf_counter()
         try:
             outcomes = log.commit(transactions)
@@ -143,12 +145,12 @@ class Metrics:
         return outcomes
 
     def page(self) -> bytes:
-        """The page that is scraped."""
+        """The page for Prometheus."""
         return generate_latest(self.registry)
 
 
 class Sampled:
-    """A collector of what is sampled. It reads the store: the page is made in a thread."""
+    """A collector for the sampled values. It reads the store, so the page is made in a thread."""
 
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
@@ -158,7 +160,7 @@ class Sampled:
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """How everything is now."""
+        """The sampled values."""
         sample = self._operations.sampler.sample()
         yield from _of_store(sample)
         yield from _of_lags(sample)
@@ -168,11 +170,11 @@ class Sampled:
         operations = self._operations
         for name, help_, value in operations.gauges():
             yield GaugeMetricFamily(name, help_, value=value)
-        behind = GaugeMetricFamily("tally_projection_running", "1 while its runner is at work.", labels=["name"])
+        behind = GaugeMetricFamily("tally_projection_running", "1 while its runner is running.", labels=["name"])
         for name, running in operations.runners().items():
             behind.add_metric([name], float(running))
         yield behind
-        again = CounterMetricFamily("tally_retries", "What failed for a moment and was tried again.", labels=["what"])
+        again = CounterMetricFamily("tally_retries", "Transient failures that were retried.", labels=["what"])
         for what, count in retries().items():
             again.add_metric([what], count)
         yield again
@@ -187,7 +189,7 @@ def _of_store(sample: Sample) -> Iterator[Metric]:
         ("tally_log_growth_events_per_day", "Events recorded within the last day.", sample.events_per_day),
         ("tally_disk_free_bytes", "Free space where the log is.", sample.free_bytes),
         ("tally_log_holes", "Damaged ranges that are known.", sample.holes),
-        ("tally_store_problems", "What the engine knows to be wrong.", len(sample.problems)),
+        ("tally_store_problems", "Problems that the engine reports.", len(sample.problems)),
     )
     for name, help_, value in single:
         if value is not None:

@@ -1,4 +1,4 @@
-"""What operating a service needs beside serving: metrics, samples, jobs, upkeep, telemetry. One object a service."""
+"""What an operator needs of a service: metrics, samples, jobs, upkeep and telemetry."""
 
 from __future__ import annotations
 
@@ -12,54 +12,51 @@ from tallystick import errors
 from tallystick.scheduler import Fired
 from tallystick.server import logs, telemetry
 from tallystick.server.jobs import Job, Jobs
-from tallystick.server.metrics import Metrics, Sampled
+from tallystick.server.metrics import Sampled
 from tallystick.server.sample import Sampler
-from tallystick.server.upkeep import Upkeep, is_ok
+from tallystick.server.upkeep import SchedulerThread, is_ok
 from tallystick.state.policy import policy
 
 if TYPE_CHECKING:
     from tallystick.server.gossip import Community
     from tallystick.server.service import Service
-    from tallystick.state.policy import Policy
 
 
 PATIENT = ("/follow", "/tail", "/wait")
-"""Routes of this ending take long by design."""
+"""Routes with these endings take long by design."""
 
 
 class Operations:
-    """Made with the service, started and stopped with it. Handlers of operating use it."""
+    """The operations of one service. They are created, started and stopped with it."""
 
     def __init__(
         self,
         service: Service,
-        metrics: Metrics,
         *,
-        chosen: Policy | None = None,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         self.service = service
-        self.metrics = metrics
-        self.policy = chosen or policy(environment=environment)
+        self.metrics = service.metrics
+        self.policy = policy(environment=environment)
         self.sampler = Sampler(service.store)
         self.jobs = Jobs(clock=service.store.clock, ended=self._ended)
-        self.upkeep: Upkeep | None = None
-        self.telemetry: telemetry.Telemetry | None = None
+        self.upkeep: SchedulerThread | None = None
+        self.telemetry: telemetry.TelemetryExporter | None = None
         self.free_bytes_min = service.limits.free_bytes_min
         self.verified: Job | None = None
-        self.community: Community | None = _community(service)  # what cannot be opened is told before anything listens
+        self.community: Community | None = _community(service)  # refuse what cannot be opened before anything listens
         if self.community is not None:
-            self.community.log.on_insert.append(metrics.inserted)
+            self.community.log.on_insert.append(self.metrics.inserted)
         telemetry.require(environment)
         self._environment = environment
-        metrics.registry.register(Sampled(self))
+        self.metrics.registry.register(Sampled(self))
 
     def start(self) -> None:
-        """Begin what runs by itself. A store that is open for reading is left alone."""
+        """Start telemetry, upkeep and the community. A store that is open for reading gets no upkeep."""
         self.telemetry = telemetry.start(self.metrics.registry, self._environment)
         if not self.service.store.log.readonly:
             self.metrics.measure(self.service.store)
-            self.upkeep = Upkeep(
+            self.upkeep = SchedulerThread(
                 self.service.store,
                 self.service.own_reducers,
                 self.policy,
@@ -72,7 +69,7 @@ class Operations:
         logs.log(logging.INFO, "the service has started", engine=self.service.store.log.engine)
 
     async def stop(self) -> None:
-        """End it, before the store is closed."""
+        """Stop all of it, before the store is closed."""
         if self.community is not None:
             await self.community.stop()
         await asyncio.to_thread(self._stop)
@@ -86,7 +83,7 @@ class Operations:
         logs.log(logging.INFO, "the service has stopped")
 
     def watched(self, scope: Any, *, route: str, status: int, seconds: float) -> None:
-        """A request was answered: log it, and send a span if somebody collects them."""
+        """Log a request that was answered, and send a span if there is a collector."""
         method, request_id = scope["method"], scope["tally.request_id"]
         who = scope.get("tally.principal")
         logs.request(
@@ -104,34 +101,34 @@ class Operations:
                 method=method, route=route, status=status, seconds=seconds, request_id=request_id, parent=parent
             )
 
-    # --- what is watched -------------------------------------------------------------------------------------------
+    # --- gauges --------------------------------------------------------------------------------------------------
 
     def runners(self) -> dict[str, bool]:
-        """The projections that the service runs, and whether each is at work."""
+        """The projections that the service runs, and whether each runner is running."""
         failures = self.service.failures
         return {name: name not in failures for name in self.service.projections}
 
     def stopped_projections(self) -> dict[str, str]:
-        """The projections whose runner ended, and why."""
+        """The projections whose runner failed, and why."""
         return {name: self.service.failures[name] for name, running in self.runners().items() if not running}
 
     def gauges(self) -> Iterator[tuple[str, str, float]]:
-        """What is measured of the process itself: name, help, value."""
+        """The gauges of this process: name, help, value."""
         service = self.service
-        yield "tally_append_queue_requests", "Appends that are under way.", service.appends.count
-        yield "tally_append_queue_bytes", "Bytes of appends that are under way.", service.appends.bytes
-        yield "tally_reads_running", "Reads that are under way.", service.reads.count
-        yield "tally_waits_running", "Waits for a projection that are under way.", service.waits.count
-        yield "tally_jobs_running", "Long operations that are under way.", self.jobs.running
+        yield "tally_append_queue_requests", "Appends in progress.", service.appends.count
+        yield "tally_append_queue_bytes", "Bytes of appends in progress.", service.appends.bytes
+        yield "tally_reads_running", "Reads in progress.", service.reads.count
+        yield "tally_waits_running", "Waits for a projection in progress.", service.waits.count
+        yield "tally_jobs_running", "Long operations in progress.", self.jobs.running
         if self.upkeep is not None:
-            yield "tally_scheduler_running", "1 while the scheduler is at work.", float(self.upkeep.is_running)
-            yield "tally_scheduler_lag_seconds", "Since the scheduler last looked.", self.upkeep.behind_seconds
+            yield "tally_scheduler_running", "1 while the scheduler is running.", float(self.upkeep.is_running)
+            yield "tally_scheduler_lag_seconds", "Time since the scheduler last checked.", self.upkeep.behind_seconds
         if self.community is not None:
             yield "tally_community_emergency", "1 in emergency mode.", float(self.community.upkeep.schedule.emergency)
             yield "tally_community_held_events", "Events that wait for others.", len(self.community.log.replica.held)
         if self.verified is not None and self.verified.ended is not None:
             yield "tally_verified_timestamp_seconds", "When the log was last verified.", self.verified.ended / 1e9
-            yield "tally_verify_problems", "What that found.", len(self.verified.result["problems"])
+            yield "tally_verify_problems", "Problems that it found.", len(self.verified.result["problems"])
 
     def _fired(self, fired: Fired) -> None:
         ok = is_ok(fired)
@@ -139,7 +136,7 @@ class Operations:
             self.metrics.snapshot(made=ok)
         self.metrics.fired(job=fired.job, ok=ok)
         level = logging.INFO if ok else logging.WARNING
-        logs.log(level, "the scheduler did something" if ok else "the scheduler failed", job=fired.job)
+        logs.log(level, "the scheduler ran a job" if ok else "a job of the scheduler failed", job=fired.job)
 
     def _ended(self, job: Job) -> None:
         self.metrics.job_ended(job)
@@ -150,7 +147,7 @@ class Operations:
 
 
 def _community(service: Service) -> Community | None:
-    """The community whose log is served; None if it is no community's, or only read."""
+    """The community whose log is served; None if it is not a community's log, or is only read."""
     if service.store.profile.name != "community" or service.store.log.readonly:
         return None
     try:

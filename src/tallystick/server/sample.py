@@ -1,7 +1,7 @@
-"""How the store is, looked at now and then: sizes, growth, lag, free space, damage. Cheap, however long the log is.
+"""Samples of the state of the store: sizes, growth, lag, free space, damage. A sample of a long log is cheap too.
 
-One look serves everybody who asks within `AGE_SECONDS`, so that scrapes and probes cannot wear the store out. While a
-look is under way nobody else waits for it: a store that hangs must not take every thread with it.
+One sample serves everyone who asks within `AGE_SECONDS`, so that scrapes and probes do not load the store. While a
+sample is taken nobody else waits for it: a store that hangs must not block every thread.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tallystick.store.store import Store
 AGE_SECONDS = 2.0
 STUCK_SECONDS = 10.0
 FIRST_LOOK_SECONDS = 2.0
-NOT_ENDED = "a look at it has not ended"
+NOT_ENDED = "a sample of it has not ended"
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """One look. Sizes in bytes, None where the engine does not know; `failure` says why the store did not answer."""
+    """One sample. Sizes are in bytes, None if the engine does not know. `failure` says why the store did not answer."""
 
     taken: float
     head: int = 0
@@ -44,7 +44,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sampler:
-    """Looks at one store, one look at a time."""
+    """Takes samples of one store, one at a time."""
 
     def __init__(
         self, store: Store, *, age_seconds: float = AGE_SECONDS, monotonic: Callable[[], float] = time.monotonic
@@ -57,13 +57,13 @@ class Sampler:
 
     @property
     def last(self) -> Sample | None:
-        """The last look, whenever it was."""
+        """The last sample, however old."""
         return self._last
 
-    def sample(self, *, anew: bool = False) -> Sample:
-        """A look that is not too old; the last one while somebody else looks. Reads the store: call it in a thread."""
+    def sample(self, *, fresh: bool = False) -> Sample:
+        """A sample that is not too old; the last one while another thread takes one. Call it in a thread."""
         last = self._last
-        if last is not None and not anew and self._monotonic() - last.taken < self._age_seconds:
+        if last is not None and not fresh and self._monotonic() - last.taken < self._age_seconds:
             return last
         if not self._lock.acquire(timeout=FIRST_LOOK_SECONDS if last is None else 0):
             return self._meanwhile()
@@ -88,7 +88,7 @@ class Sampler:
 
 
 def look(store: Store, *, taken: float) -> Sample:
-    """Look at a store."""
+    """Take a sample of a store."""
     report = store.report()
     grown = store_gauges.growth(store) if has_order(store) else None
     free = report.facts.get("free_bytes")
@@ -109,14 +109,14 @@ def look(store: Store, *, taken: float) -> Sample:
 
 
 def has_order(store: Store) -> bool:
-    """Whether the log has one order, so that lag and growth have a meaning."""
+    """Whether the log has one global order. Otherwise lag and growth have no meaning."""
     return "global_order" in store.log.capabilities
 
 
 def newest_event_problems(store: Store) -> list[Problem]:
-    """What is wrong with the newest event: its bytes, and whether the index leads to it by id and by stream.
+    """The problems of the newest event: of its bytes, and of the index entries by id and by stream.
 
-    A glance that costs three lookups. Verification looks at everything.
+    It costs three lookups. A verification checks everything.
     """
     if not has_order(store) or not (head := store.head()):
         return []

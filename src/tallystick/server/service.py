@@ -1,7 +1,7 @@
-"""One service: an open store and what the handlers need around it. They use nothing else.
+"""One service: an open store, and everything that the handlers need for it.
 
-Life: `start` (the loop is running, nothing is served yet), `drain` (nothing new is taken, followers are sent off, what
-was accepted goes on), `stop` (everything accepted has been answered; commit what waits, close the store).
+Its life: `start` (the loop runs, nothing is served yet), `drain` (new requests are refused, followers are disconnected,
+accepted requests continue), `stop` (all accepted requests are answered; commit what waits, and close the store).
 """
 
 from __future__ import annotations
@@ -18,15 +18,13 @@ from tallystick.aio import AsyncStore
 from tallystick.event import names
 from tallystick.projections import Live, TableProjection, TableRunner
 from tallystick.server.access import NoTokens, TokenBook
-from tallystick.server.bookmarks import Bookmarks
+from tallystick.server.cache import Bookmarks, SecretResponses
 from tallystick.server.gate import Gate
 from tallystick.server.merge import merge
-from tallystick.server.meter import Meter
 from tallystick.server.metrics import Metrics
 from tallystick.server.operations import Operations
-from tallystick.server.recent import Recent
 from tallystick.server.settings import Settings
-from tallystick.server.tail import Tail
+from tallystick.server.tail import LogTail
 from tallystick.server.threads import Threads
 from tallystick.server.tokens import Tokens
 from tallystick.server.visibility import Visibility
@@ -48,7 +46,6 @@ class Service:
         settings: Settings,
         *,
         tokens: TokenBook | None = None,
-        meter: Meter | None = None,
         reducers: Iterable[Any] = (),
         projections: Iterable[Any] = (),
         archive: Callable[[Store], Archive] | None = None,
@@ -61,14 +58,13 @@ class Service:
         self.settings = settings
         self.limits = limits
         self.tokens: TokenBook = tokens or NoTokens()
-        metrics = Metrics()
-        self.meter: Meter = meter or metrics
+        self.metrics = Metrics()
         self.own_reducers = state.registry(reducers)
         self.reducers = {item.name: item for item in state.registry([*self.own_reducers, merge])}
         self.projections = {item.name: item for item in projections}
         self.open_archive = None if archive is None else partial(archive, store)
         if self.open_archive is not None:
-            self.open_archive()  # what is none, or another log's, is told before anything listens
+            self.open_archive()  # refuse one that is not an archive of this log before anything listens
         self.failures: dict[str, str] = {}  # projection -> why its runner stopped
         self.not_refilled = ""
         self.draining = False
@@ -77,16 +73,18 @@ class Service:
         self.reads = Gate("reads", count_max=limits.reads_max, bytes_max=limits.reads_bytes_max)
         self.followers = Gate("followers", count_max=limits.followers_max, bytes_max=limits.followers_bytes_max)
         self.waits = Gate("waits", count_max=limits.waiters_max)
-        self.turns: WeakValueDictionary[CommandKey, asyncio.Lock] = WeakValueDictionary()  # one request a key at a time
-        self.secrets = Recent()
+        self.turns: WeakValueDictionary[CommandKey, asyncio.Lock] = (
+            WeakValueDictionary()
+        )  # one request per key at a time
+        self.secrets = SecretResponses()
         self.bookmarks = Bookmarks()
         self.visibility = Visibility(store)
-        self.tail = Tail(self)
+        self.tail = LogTail(self)
         self._log: AsyncStore | None = None
         self._threads = Threads(THREADS)
         self._stopping = threading.Event()
         self._runners: list[threading.Thread] = []
-        self.operations = Operations(self, metrics)
+        self.operations = Operations(self)
 
     def archive(self) -> Archive | None:
         """The archive as it is now, if there is one."""
@@ -94,41 +92,41 @@ class Service:
 
     @property
     def log(self) -> AsyncStore:
-        """The async face of the store, once the service has started."""
+        """The store for coroutines, once the service has started."""
         if self._log is None:
             raise errors.StoreClosed()
         return self._log
 
     @property
     def needs_token(self) -> bool:
-        """Whether a request without a token is nobody's."""
+        """Whether a request must have a token."""
         return self._always_token or self.tokens.required
 
     @property
     def is_readonly(self) -> bool:
-        """Whether nothing can be appended: it was opened so, or it is damaged."""
+        """Whether nothing can be appended: the store was opened for reading, or it is damaged."""
         return self.store.log.readonly or bool(self.store.holes())
 
     async def run(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
-        """Call something that reads, in a thread; so many at a time."""
+        """Call a function that reads, in a thread. The number of reads is bounded."""
         with self.reads.enter():
             return await self.in_thread(function, *given, **named)
 
     async def in_thread(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
-        """Call something in a thread of the service."""
+        """Call a function in a thread of the service."""
         return await self._threads.run(lambda: function(*given, **named))
 
     # --- life ------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Begin: the writer thread, the runners of projections, and what runs by itself."""
+        """Start the writer thread, the runners of projections, and the scheduler."""
         self.operations.start()
         self._log = AsyncStore(self.store, window_ms=self.settings.window_ms)
         for name in self.projections:
             self.run_projection(name)
 
     def run_projection(self, name: str) -> None:
-        """Keep the rows of a projection current from now on; one that had failed begins anew."""
+        """Keep the rows of a projection current from now on. A runner that had failed is started again."""
         if self._stopping.is_set():
             return
         self.failures.pop(name, None)
@@ -138,20 +136,20 @@ class Service:
         self._runners.append(runner)
 
     def _follow(self, projection: Any) -> None:
-        """Keep the rows of a projection current until the service stops; why it stopped is kept for those who ask."""
+        """Keep the rows of a projection current until the service stops. If it fails, keep the reason."""
         try:
             runner = (TableRunner if isinstance(projection, TableProjection) else Live)(self.store, projection)
             runner.follow(stopped=self._stopping.is_set)
-        except Exception as problem:  # a user's code may raise anything; the service goes on without these rows
+        except Exception as problem:  # user code may raise anything; the service continues without these rows
             self.failures[projection.name] = str(problem)
 
     def drain(self) -> None:
-        """Take nothing new, and send the followers off. Called in the loop's thread."""
+        """Refuse new requests, and disconnect the followers. Call it in the thread of the loop."""
         self.draining = True
         self.tail.close()
 
     async def stop(self) -> None:
-        """End: everything that was handed in is committed before the store is closed."""
+        """Commit everything that was submitted, and close the store."""
         self.drain()
         self._stopping.set()
         await self.tail.stop()
@@ -164,7 +162,7 @@ class Service:
 
 
 def open_service(settings: Settings, *, catalog: Any = None, **parts: Any) -> Service:
-    """The service for these settings, with its store opened. A store that somebody else writes must be read-only."""
+    """The service for these settings, with its store opened. If another process writes the store, use `readonly`."""
     options: dict[str, Any] = {}
     if settings.infrastructure and settings.url.startswith(("postgres:", "postgresql:")):
         options["infrastructure"] = settings.infrastructure
@@ -181,7 +179,7 @@ def open_service(settings: Settings, *, catalog: Any = None, **parts: Any) -> Se
 
 
 def _opened(settings: Settings, **options: Any) -> tuple[Store, str]:
-    """The store, refilled where that was asked for; or as it is, and why it could not be refilled."""
+    """The store, refilled if the settings ask for it; otherwise as it is, and why it could not be refilled."""
     wanted, why = settings.refill_from, ""
     if wanted is not None and settings.readonly:
         wanted, why = None, "the store is opened for reading only"

@@ -1,6 +1,6 @@
-"""What an operator can set. The limits bound memory, time and threads, so that no client can take them all.
+"""The settings of a service. The limits bound memory, time and threads, so that no client can take them all.
 
-Each limit can be set by an environment variable: `TALLY_SERVE_` and its name in capitals.
+Each limit is set by an environment variable: `TALLY_SERVE_` and its name in capitals.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """One service: which store, where it listens, whom it answers, and its limits."""
+    """One service: its store, the address that it listens on, whom it answers, and its limits."""
 
     url: str
     host: str = "127.0.0.1"
@@ -71,7 +71,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def limits_from(environment: Mapping[str, str]) -> Limits:
-    """The limits, with what the environment says about them. A variable that is no limit is refused by name."""
+    """The limits, as the environment sets them. A variable that names no limit is refused."""
     known = {PREFIX + name.upper(): name for name in Limits.__struct_fields__}
     found: dict[str, Any] = {}
     for variable, text in environment.items():
@@ -83,7 +83,7 @@ def limits_from(environment: Mapping[str, str]) -> Limits:
 
 
 def _number(variable: str, text: str, default: float) -> float:
-    """A positive number of the kind that the default is of."""
+    """A positive number of the same type as the default."""
     try:
         number = type(default)(text)
     except ValueError:

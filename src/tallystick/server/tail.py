@@ -1,9 +1,9 @@
-"""The end of the log, watched once for all who follow it. An event is encoded once, whoever gets it.
+"""The end of the log, read once for all followers. Each event is encoded once for all of them.
 
-The tail begins at the head and reads on from there, whatever its followers ask for. A follower reads by itself until it
-has caught up with the tail, and joins it there: both happen in the event loop, so nothing lies between. From then on it
-gets what the tail reads, through a queue of bounded bytes. One that does not empty its queue in time is disconnected,
-and comes back with the id of the last event it got.
+The tail starts at the head and reads from there, whatever its followers filter. A follower reads pages on its own until
+it has caught up with the tail, and joins it there. Both happen in the event loop, so there is no gap. From then on it
+gets what the tail reads, through a queue of bounded size. A follower whose queue gets full is disconnected; its client
+comes back with the id of the last event that it got.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 WAIT_SECONDS = 1.0
 AHEAD_SECONDS = 1.0  # a position that was just acknowledged may be a little past the head that readers see
-PAUSE_SECONDS = 0.02  # what comes within it goes out together
+PAUSE_SECONDS = 0.02  # events that arrive within it are sent together
 PAGE_EVENTS = 1000
-STEP_EVENTS = 16  # large events are read a few at a time
+STEP_EVENTS = 16  # large events are read in small steps
 STEP_BYTES = 256 << 10
-SEND_BYTES = 64 << 10  # what a follower has under way at a time; the rest of its queue it shares with the others
+SEND_BYTES = 64 << 10  # what one follower sends at a time; the rest of its queue is shared with the others
 SLOW = b": sent off: too slow, resume from the last id\n\n"
 STOPPING = b": the service is stopping, resume from the last id\n\n"
 FAILED = b": reading failed, resume from the last id\n\n"
@@ -39,14 +39,14 @@ REFUSED = b": the token is not accepted any more\n\n"
 
 
 class Channel(msgspec.Struct, frozen=True):
-    """What a group of followers gets. The selection of a tenant holds its org; the infrastructure is not for it."""
+    """What a group of followers gets. The selection of a tenant names its org; tenants get no infrastructure."""
 
     selection: Selection
     is_tenants: bool
 
 
 class Follower:
-    """One that follows: what it has not been sent yet, and whether it is over."""
+    """One follower: what it was not sent yet, and whether it ends."""
 
     def __init__(self, channel: Channel, admission: Admission, *, bytes_max: int) -> None:
         self.channel = channel
@@ -60,10 +60,10 @@ class Follower:
         self._news = asyncio.Event()
 
     def give(self, frames: list[bytes], size: int) -> bool:
-        """Queue messages of this size to be sent; False if that is too much.
+        """Queue messages of this size; False if that is too much.
 
-        One that is leaving gets no more: there may be a gap. One that has sent everything gets the next messages of any
-        size, else it never could go on.
+        A follower that ends gets no more messages, because some may be missing before them. A follower whose queue is
+        empty gets the next messages whatever their size; otherwise it could never continue.
         """
         if self.farewell:
             return True
@@ -79,7 +79,7 @@ class Follower:
         self.admission.change(size)
 
     def end(self, farewell: bytes) -> None:
-        """Nothing more comes but this."""
+        """Send this as the last message."""
         if not self.farewell:
             self.farewell = farewell
             if farewell is SLOW:
@@ -89,13 +89,13 @@ class Follower:
 
     @property
     def has_more(self) -> bool:
-        """Whether something waits to be sent."""
+        """Whether messages wait to be sent."""
         return bool(self._waiting)
 
     async def next(self, seconds: float) -> bytes:
-        """Some of what there is to send, as soon as there is something; empty when the time is up."""
+        """Some of the messages to send, as soon as there are any; empty when the time is over."""
         if not self._waiting and not self.farewell:
-            with contextlib.suppress(TimeoutError):  # something may have come all the same before this task went on
+            with contextlib.suppress(TimeoutError):  # messages may have arrived before this task continued
                 async with asyncio.timeout(seconds):
                     await self._news.wait()
         taken: list[bytes] = []
@@ -109,8 +109,8 @@ class Follower:
         return b"".join(taken)
 
 
-class Tail:
-    """Reads new events as they come while somebody follows."""
+class LogTail:
+    """Reads new events while there are followers."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -120,16 +120,16 @@ class Tail:
         self.cursor = ""
 
     def follower(self, channel: Channel) -> Follower:
-        """One more that will follow; `Overloaded` if there are too many, `Draining` at the end."""
+        """A new follower; `Overloaded` if there are too many, `Draining` if the service stops."""
         if self._service.draining:
             raise errors.Draining()
         admission = self._service.followers.enter()
-        self._service.meter.followers(self.count)
+        self._service.metrics.followers(self.count)
         return Follower(channel, admission, bytes_max=self._service.limits.follower_bytes_max)
 
     @property
     def count(self) -> int:
-        """How many follow."""
+        """The number of followers."""
         return self._service.followers.count
 
     async def head_at(self, position: int) -> int:
@@ -143,13 +143,13 @@ class Tail:
         return head
 
     async def begin(self) -> None:
-        """Read from the head on, if nothing is read yet."""
+        """Start to read at the head, unless it reads already."""
         if self._is_running:
             return
         head, cursor = await self._service.in_thread(self._end)
         if not self._is_running:
             self.position, self.cursor = head, cursor
-            shared = contextvars.Context()  # it reads for all: not in the share of the caller who came first
+            shared = contextvars.Context()  # it reads for all, so it must not use the share of the first caller
             self._task = asyncio.get_running_loop().create_task(self._run(), context=shared)
 
     def _end(self) -> tuple[int, str]:
@@ -161,7 +161,7 @@ class Tail:
         return self._task is not None and not self._task.done()
 
     def join(self, follower: Follower, after: int) -> bool:
-        """Get everything behind `after` from now on; False if the tail is further already: read on, and try again."""
+        """Get everything after `after` from now on. False if the tail is further: read another page, and try again."""
         if after < self.position or not self._is_running:
             return False
         follower.after, follower.joined = after, True
@@ -171,9 +171,9 @@ class Tail:
         return True
 
     def leave(self, follower: Follower) -> None:
-        """It is gone."""
+        """Remove a follower that has left."""
         follower.admission.leave()
-        self._service.meter.followers(self.count)
+        self._service.metrics.followers(self.count)
         self._forget(follower)
 
     def _forget(self, follower: Follower) -> None:
@@ -184,12 +184,12 @@ class Tail:
                 del self._channels[follower.channel]
 
     def close(self) -> None:
-        """Send everybody off."""
+        """Disconnect all followers."""
         for follower in self._followers():
             follower.end(STOPPING)
 
     async def stop(self) -> None:
-        """Wait until nothing is read any more."""
+        """Stop reading, and wait for that."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -203,12 +203,12 @@ class Tail:
                 await self._service.in_thread(self._service.store.wait, self.position, timeout=WAIT_SECONDS)
                 await self._step()
                 await asyncio.sleep(PAUSE_SECONDS)
-        except Exception:  # whatever it was: they come back, and reading says what it is
+        except Exception:  # the clients come back, and reading reports the error
             for follower in self._followers():
                 follower.end(FAILED)
 
     async def _step(self) -> None:
-        """Read what is new, and hand it round."""
+        """Read new events, and give them to the followers."""
         after = self.position
         found, frames, through, cursor = await self._service.in_thread(self._read, after)
         for channel, group in list(self._channels.items()):
@@ -217,10 +217,10 @@ class Tail:
             size = sum(map(len, new))
             for follower in list(group):
                 if follower.after <= after:
-                    self._hand(follower, new, size)
+                    self._give(follower, new, size)
                 else:  # it was ahead of the tail when it joined
                     left = [frames[index] for index in chosen if found[index].position > follower.after]
-                    self._hand(follower, left, sum(map(len, left)))
+                    self._give(follower, left, sum(map(len, left)))
         self.position, self.cursor = through, cursor
 
     def _read(self, after: int) -> tuple[list[Event], list[bytes], int, str]:
@@ -241,15 +241,15 @@ class Tail:
                 return found, frames, after, cursor
             step = min(step * 2, PAGE_EVENTS)
 
-    def _hand(self, follower: Follower, frames: list[bytes], size: int) -> None:
+    def _give(self, follower: Follower, frames: list[bytes], size: int) -> None:
         if frames and not follower.give(frames, size):
             follower.end(SLOW)
             self._forget(follower)
-            self._service.meter.dropped()
+            self._service.metrics.dropped()
 
 
 def _choose(service: Service, channel: Channel, found: list[Event]) -> list[int]:
-    """Which of the events a channel gets."""
+    """The indexes of the events that a channel gets."""
     if channel.selection.is_everything:
         return list(range(len(found)))
     wanted = channel.selection.predicate()

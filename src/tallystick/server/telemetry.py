@@ -1,7 +1,7 @@
-"""OpenTelemetry, when the environment names a collector: a span a request and the figures of /metrics, by OTLP/HTTP.
+"""OpenTelemetry, if the environment names a collector: one span per request and the metrics, by OTLP/HTTP.
 
-Needs the extra `otel`. All else is OpenTelemetry's own settings (`OTEL_…`): endpoint, headers, sampler, interval.
-Spans carry the route, the method, the status and the request's id; never a path, a query, a header or a payload.
+It needs the extra `otel`. Endpoint, headers, sampler and interval are OpenTelemetry's own settings (`OTEL_…`). A span
+contains the route, the method, the status and the id of the request, never a path, a query, a header or a payload.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def is_wanted(environment: Mapping[str, str]) -> bool:
 
 
 def require(environment: Mapping[str, str]) -> None:
-    """Refuse an environment that names a collector while the libraries for it are missing."""
+    """Refuse an environment that names a collector if the libraries for it are missing."""
     missing = [name for name in LIBRARIES if is_wanted(environment) and not _is_installed(name)]
     if missing:
         must = f"unset, because {missing[0]} is not installed: pip install 'tallystick[otel]'"
@@ -43,17 +43,17 @@ def require(environment: Mapping[str, str]) -> None:
 def _is_installed(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # a parent of it is missing
+    except ModuleNotFoundError:  # its parent package is missing
         return False
 
 
-def start(registry: CollectorRegistry, environment: Mapping[str, str]) -> Telemetry | None:
-    """Telemetry for a service; None if no collector is named."""
-    return Telemetry(registry, environment) if is_wanted(environment) else None
+def start(registry: CollectorRegistry, environment: Mapping[str, str]) -> TelemetryExporter | None:
+    """The exporter of a service; None if the environment names no collector."""
+    return TelemetryExporter(registry, environment) if is_wanted(environment) else None
 
 
-class Telemetry:
-    """Sends spans and figures. Providers are its own, so that nothing global changes."""
+class TelemetryExporter:
+    """Sends spans and metrics. It has its own providers, so that nothing global changes."""
 
     def __init__(self, registry: CollectorRegistry, environment: Mapping[str, str]) -> None:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -79,7 +79,7 @@ class Telemetry:
     def request(
         self, *, method: str, route: str, status: int, seconds: float, request_id: str = "", parent: str = ""
     ) -> None:
-        """A request was answered just now. `parent` is its `traceparent` header, if it had one."""
+        """Send the span of a request that was just answered. `parent` is its `traceparent` header, if any."""
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
         ended = time.time_ns()
@@ -99,7 +99,7 @@ class Telemetry:
         span.end(ended)
 
     def stop(self) -> None:
-        """Send what waits, for a bounded time, and end. Safe to call twice."""
+        """Send the queued data, for a bounded time, and stop. It is safe to call twice."""
         if self._stopped:
             return
         self._stopped = True
@@ -110,7 +110,7 @@ class Telemetry:
 
 
 def _bridge(registry: CollectorRegistry, meter: Any) -> None:
-    """Offer every family of the registry under its own name: one source, two ways out."""
+    """Offer every metric family of the registry under its own name."""
     for family in registry.collect():
         if family.type == "counter":
             name = f"{family.name}_total"

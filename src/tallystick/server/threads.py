@@ -1,5 +1,5 @@
-"""The threads in which the service reads, shared like a gate: half of them are for those who come first, and half for
-callers that use less than their share. What a caller asks for beyond that waits, and lets the others pass.
+"""The threads in which the service reads. Half of them are first come, first served; the other half is kept for callers
+that use less than their share. A caller who needs more waits, and others pass it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 class Threads:
-    """So many threads, shared by callers. For the tasks of one event loop."""
+    """A fixed number of threads, shared by callers. For the tasks of one event loop."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -26,7 +26,7 @@ class Threads:
         self._waiting: deque[tuple[str | None, asyncio.Future[None]]] = deque()
 
     async def run(self, function: Callable[[], Result]) -> Result:
-        """Call something in a thread, when its caller may have one more."""
+        """Call a function in a thread, as soon as its caller may use one more."""
         caller = CALLER.get()
         if self._may(caller):
             self._take(caller)
@@ -38,7 +38,7 @@ class Threads:
             self._give_back(caller)
 
     def close(self) -> None:
-        """Begin nothing new."""
+        """Start no further calls."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _may(self, caller: str | None) -> bool:
@@ -50,7 +50,7 @@ class Threads:
             self._busy_for[caller] += 1
 
     async def _turn(self, caller: str | None) -> None:
-        """Wait for a thread, which is given with the turn."""
+        """Wait for a thread. It is reserved when this returns."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((caller, turn))
         try:
@@ -70,7 +70,7 @@ class Threads:
             if self._busy >= self._count:
                 return
             waiting, turn = self._waiting.popleft()
-            if turn.done():  # it does not wait any more
+            if turn.done():  # it was cancelled
                 continue
             if self._may(waiting):
                 self._take(waiting)

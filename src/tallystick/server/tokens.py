@@ -1,11 +1,11 @@
-"""Tokens: who may use the service. Control facts of the store itself: every engine keeps them, the audit shows them.
+"""Tokens: who may use the service. They are control facts of the store, so every engine keeps them, and the audit too.
 
-A token is `tally_<kind>_<43 characters of base 62>`: 256 bits from the system, and a form that secret scanners and our
-own guard recognise. It is shown once, when it is issued; the store holds its SHA-256 and nothing else of it.
+A token is `tally_<kind>_<43 characters of base 62>`: 256 bits from the system, in a form that secret scanners and our
+own guard recognise. It is shown once, when it is issued. The store keeps only its SHA-256.
 
-- A token is refused from the moment it expires or its revocation is recorded by this process; a revocation that another
+- A token is refused as soon as it expires, or as soon as this process records its revocation. A revocation that another
   process recorded takes effect within `FRESH_SECONDS`.
-- When the facts cannot be read, nobody is let in.
+- If the facts cannot be read, every caller is refused.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _PAGE = 1000
 
 
 class TokenIssued(facts.Fact, frozen=True, kw_only=True):
-    """A token was issued. Its org is here and not in the meta: one stream holds the tokens of all orgs."""
+    """A token was issued. The meta does not name its org, because one stream has the tokens of all orgs."""
 
     id: str
     kind: str
@@ -68,7 +68,7 @@ class TokenRevoked(facts.Fact, frozen=True, kw_only=True):
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a token; times in ns. Nothing in here lets anybody in."""
+    """A token without its secret. Times are in ns."""
 
     id: str
     kind: str
@@ -80,14 +80,14 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
     def refusal(self, now: int) -> str | None:
-        """Why it is not accepted at this time; None if it is."""
+        """Why it is refused at this time; None if it is accepted."""
         if self.revoked is not None:
             return "it was revoked"
         return "it has expired" if now >= self.expires else None
 
 
 class Issued(msgspec.Struct, frozen=True):
-    """A new token with its secret, which exists nowhere else from now on."""
+    """A new token with its secret, which is stored nowhere."""
 
     token: Token
     secret: str
@@ -97,14 +97,14 @@ class Issued(msgspec.Struct, frozen=True):
 
 
 class Tokens:
-    """The tokens of a store. Checking asks no disk; `refresh` looks at what was recorded since."""
+    """The tokens of a store. A check reads no disk; `refresh` reads the facts that were recorded since."""
 
     def __init__(self, store: Store, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._monotonic = monotonic
         self._reading = threading.Lock()
         self._turn: asyncio.Lock | None = None
-        # A thread of its own: those of the event loop may all be at work on large bodies.
+        # A thread of its own, because the threads of the event loop may all be busy with large bodies.
         self._looking = ThreadPoolExecutor(1, thread_name_prefix="tallystick-tokens")
         self._seq = 0
         self._has_lost = False
@@ -117,12 +117,12 @@ class Tokens:
 
     @property
     def required(self) -> bool:
-        """Whether anybody was ever issued a token, or may have been. That the last one expired opens no door again."""
+        """Whether a token was ever issued, or may have been. This stays true when the last token has expired."""
         return bool(self._by_id) or self._has_lost
 
     @property
     def usable(self) -> bool:
-        """Whether some token is accepted now."""
+        """Whether any token is accepted now."""
         now = self._store.clock()
         return any(token.refusal(now) is None for token in self._by_id.values())
 
@@ -132,22 +132,22 @@ class Tokens:
 
     @property
     def is_stale(self) -> bool:
-        """Whether another process may have recorded something since."""
+        """Whether another process may have recorded facts since the last look."""
         return self._monotonic() - self._refreshed >= FRESH_SECONDS
 
     def check(self, secret: str) -> Token:
-        """The token behind a secret, if it is accepted now; else `TokenRefused`. Looks again first when it is stale."""
+        """The token with this secret; `TokenRefused` if it is not accepted now. It looks again first if it is stale."""
         if self.is_stale:
             self.refresh()
         return self._check(secret)
 
     async def authenticate(self, secret: str) -> Token:
-        """`check` for an event loop: one task looks again in a thread, the others wait for it."""
+        """`check` for an event loop: one task looks again in a thread, and the others wait for it."""
         await self.fresh()
         return self._check(secret)
 
     async def fresh(self) -> None:
-        """Look again if it is time to."""
+        """Look again if the tokens are stale."""
         if not self.is_stale:
             return
         self._turn = self._turn or asyncio.Lock()
@@ -161,7 +161,7 @@ class Tokens:
         digest = _hash(secret)
         id_ = self._id_by_hash.get(digest)
         token = self._by_id.get(id_) if id_ is not None else None
-        # The lookup compares hashes, which tell nothing about a secret that is near; the kind is part of the secret.
+        # The lookup compares hashes, which say nothing about similar secrets. The kind is part of the secret.
         if token is None or not hmac.compare_digest(secret.split("_")[1], token.kind):
             raise errors.TokenRefused(reason="it is unknown here")
         if (reason := token.refusal(self._store.clock())) is not None:
@@ -169,7 +169,7 @@ class Tokens:
         return token
 
     def refresh(self) -> None:
-        """Read what was recorded since the last look."""
+        """Read the facts that were recorded since the last look."""
         with self._reading:
             looked = self._monotonic()
             head = self._store.stream_head(STREAM)
@@ -182,7 +182,7 @@ class Tokens:
             self._refreshed = looked
 
     def _begin_again(self, seq: int) -> None:
-        """Facts were lost, and any of them may have revoked a token: only what was issued after the loss counts."""
+        """Start again after facts were lost. Any of them may have revoked a token, so only later tokens count."""
         after = max(loss.last for loss in self._store.log.losses())
         mine = Selection(streams=frozenset({STREAM}))
         self._has_lost, self._by_id, self._id_by_hash = True, {}, {}
@@ -219,7 +219,7 @@ class Tokens:
         by: str = "local",
         command: Callable[[Token], CommandRecord] | None = None,
     ) -> Issued:
-        """Issue a token. `actor` is whom it stands for; a tenant's must name the org, others may. `by` asks for it.
+        """Issue a token for `actor`, on behalf of `by`. A tenant's token must name the org, others may.
 
         The record that `command` makes goes into the same commit.
         """
@@ -242,12 +242,12 @@ class Tokens:
         return Issued(self._by_id[fact.id], secret)
 
     def revoke(self, id: str, *, reason: str = "", by: str = "local") -> Token:
-        """Revoke a token; doing it again changes nothing."""
+        """Revoke a token. A second call changes nothing."""
         if reason:
             names.check_label("reason", reason)
         self.refresh()
         if id not in self._by_id:
-            raise errors.TokenUnknown(id=_shown(id))
+            raise errors.TokenUnknown(id=_displayable(id))
         if self._by_id[id].revoked is None:
             self._record(REVOKED, TokenRevoked(stream="", id=id, reason=reason), by)
         return self._by_id[id]
@@ -287,8 +287,8 @@ def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _shown(id: str) -> str:
-    """An id as it may be repeated: who puts the secret in the place of the id must not find it in a log."""
+def _displayable(id: str) -> str:
+    """An id that may be repeated in a log: a caller may have given the secret instead of the id."""
     return "…" if id.startswith("tally_") else id[:40]
 
 

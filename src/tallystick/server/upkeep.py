@@ -1,7 +1,7 @@
-"""What the service does by itself: snapshots, retention, validation, and forgetting old commands. One thread.
+"""Scheduled work of the service: snapshots, retention, validation, and deleting old command records. One thread.
 
-What is due is what the log says, so a restart neither forgets a job nor does one twice. Old commands are forgotten
-here and not in retention's bounded step, because a busy service adds them faster than that removes them.
+The log says what is due, so a restart neither forgets a job nor does it twice. Old command records are deleted here and
+not in the bounded step of retention, because a busy service adds them faster than that step removes them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STOP_SECONDS = 10.0
 COMMANDS = "commands"
 
 
-class Upkeep:
+class SchedulerThread:
     """The scheduler of a service, in its thread."""
 
     def __init__(
@@ -49,27 +49,27 @@ class Upkeep:
         self._thread = threading.Thread(target=self._run, name="tallystick-upkeep", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the job that is under way, if that is soon; else it ends when the store is closed under it."""
+        """Stop after the running job, if it ends soon; otherwise the thread ends when the store is closed."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
 
     @property
     def is_running(self) -> bool:
-        """Whether it is at work."""
+        """Whether the thread is running."""
         return self._thread.is_alive() and not self.failure
 
     @property
     def behind_seconds(self) -> float:
-        """How long ago it last looked at what is due."""
+        """The time since it last checked what is due."""
         return time.monotonic() - self._ticked
 
     def tick(self) -> None:
-        """Do what is due now."""
+        """Do the jobs that are due now."""
         for fired in self._scheduler.tick():
             self._tell(fired)
         if time.monotonic() - self._forgot >= FORGET_SECONDS:
@@ -93,12 +93,12 @@ class Upkeep:
             except (errors.StoreClosed, errors.StoreFailed, errors.ReadOnly) as problem:
                 self.failure = type(problem).__name__
                 return
-            except Exception as problem:  # a reducer is somebody's code; the next tick may go well
+            except Exception as problem:  # a reducer is user code; the next tick may succeed
                 self._tell(Fired("scheduler", "", f"failed: {type(problem).__name__}"))
 
 
 def is_ok(fired: Fired) -> bool:
-    """Whether what fired did what it was for."""
+    """Whether a job succeeded."""
     if fired.job == "validation":
         return fired.result == "nothing is wrong"
     return "failed:" not in fired.result

@@ -71,11 +71,10 @@ class FileSystem(Protocol):
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
 
-    def lock(self, path: str, *, alone: bool = False) -> Lock:
+    def lock(self, path: str, *, file_only: bool = False) -> Lock:
         """Take the exclusive lock of this file, or raise `StoreLocked` at once.
 
-        Unless `alone`, the directory is locked with it, where it is held open. With `alone`, removing the name loses
-        the lock.
+        The directory is locked with it where it is held open, unless `file_only`: then removing the name ends the lock.
         """
 
     def free_bytes(self, path: str) -> int: ...

@@ -31,9 +31,7 @@ Item = TypeVar("Item")
 
 
 class CrashChoice(msgspec.Struct, frozen=True):
-    """Identifies a state: the number of operations before the crash, the pending names that arrived, the fate of each
-    file.
-    """
+    """Identifies a state: the operations before the crash, the pending names that arrived, the fate of each file."""
 
     operations: int
     kind: str = "power"
@@ -81,9 +79,7 @@ class CrashState:
         return reachable(names, contents, self._moment.inodes)
 
     def disk(self) -> SimulatedDisk:
-        """The disk, ready to open. After a power loss everything on it is durable; after a kill, pending changes stay
-        pending.
-        """
+        """The disk, ready to open. Everything is durable after a power loss; after a kill, changes stay pending."""
         if self.choice.kind == "kill":
             return SimulatedDisk(self._moment.clone())
         return SimulatedDisk.holding(self.image())
@@ -254,9 +250,7 @@ def _sectors(pending: Iterable[ByteChange]) -> list[int]:
 
 
 def thinned(items: list[Item], most: int) -> list[Item]:
-    """At most `most` items, in order. They are drawn at random: even steps would coincide with the steps of a
-    product.
-    """
+    """At most `most` items, in order, drawn at random: even steps would coincide with the steps of a product."""
     if len(items) <= most:
         return items
     drawn = random.Random(len(items)).sample(range(len(items)), most)

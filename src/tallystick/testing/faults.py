@@ -169,9 +169,9 @@ class FaultyFileSystem:
         self.fail_if_due("sync_dir", path)
         self.inner.sync_dir(path)
 
-    def lock(self, path: str, *, alone: bool = False) -> Lock:
+    def lock(self, path: str, *, file_only: bool = False) -> Lock:
         self.fail_if_due("lock", path)
-        return self.inner.lock(path, alone=alone)
+        return self.inner.lock(path, file_only=file_only)
 
     def free_bytes(self, path: str) -> int:
         return self.inner.free_bytes(path)

@@ -1,5 +1,4 @@
-"""Tests of a projection: given these events, when these come, then these states. `check_fold` tests that it is a
-function.
+"""Tests of a projection: given these events, when these come, then these states.
 
 Scenario(Balance()).given(placed(3)).when(paid(2)).then({"c1": {"open": 1}})
 """
@@ -59,8 +58,7 @@ class Scenario:
 
 
 def check_fold(projection: Projection, events: Iterable[Event]) -> int:
-    """Fold twice, once with a JSON round trip after every event. `FoldDiverged` names the first event where they
-    differ.
+    """Fold twice, once with a JSON round trip after every event. `FoldDiverged` names the first difference.
 
     Returns the number of folded events. States must be plain JSON, and must not depend on what JSON does not keep.
     """

@@ -60,9 +60,7 @@ class ByteChange(msgspec.Struct, frozen=True):
 
 
 class NameChange(msgspec.Struct, frozen=True):
-    """A pending change of names. If `name` is None, the file loses its name. A rename is one change, so it is
-    atomic.
-    """
+    """A pending change of names. If `name` is None, the file loses its name. A rename is one atomic change."""
 
     directories: frozenset[str]
     inode: int
@@ -313,7 +311,7 @@ class SimulatedDisk:
         self._require_dir(path)
         self.do("sync_dir", path, 0)
 
-    def lock(self, path: str, *, alone: bool = False) -> Lock:
+    def lock(self, path: str, *, file_only: bool = False) -> Lock:
         path = self._path(path)
         if path in self._locks:
             raise errors.StoreLocked(path=path, owner=f"pid {os.getpid()}")

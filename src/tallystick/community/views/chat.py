@@ -1,4 +1,4 @@
-"""Messages in their order, and who has received and read them."""
+"""Messages in order, and who has received and read them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SENT, DELIVERED, READ = "chat.message.sent", "chat.message.delivered", "chat.mes
 
 
 class ChatView:
-    """Messages by `author#seq`: an event id can be copied, a place in a feed cannot."""
+    """Messages by `author#seq`: an event id can be copied, a seq in a feed cannot."""
 
     types = (SENT, DELIVERED, READ)
 
@@ -23,7 +23,7 @@ class ChatView:
         self._messages, self._order = {}, []
 
     def apply(self, event: Event) -> None:
-        """Fold one event. A receipt for a message that is not there is ignored."""
+        """Apply one event. A receipt for an unknown message is ignored."""
         if event.event_type == SENT:
             key = f"{event.author}#{event.seq}"
             self._messages[key] = {"data": event.data, "delivered": [], "read": []}
@@ -46,7 +46,7 @@ class ChatView:
         return {"order": list(self._order), "messages": {key: _copy(each) for key, each in self._messages.items()}}
 
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Go on from a snapshot, whose state now belongs to this view."""
+        """Continue from a snapshot. Its state now belongs to this view."""
         self._order = state["order"]
         self._messages = state["messages"]
 

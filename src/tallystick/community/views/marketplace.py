@@ -1,4 +1,4 @@
-"""Posts that members offer: made, changed and ended by their author alone."""
+"""Posts that members offer. Only the author can create, change and end a post."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CREATED, UPDATED, EXPIRED = "market.post.created", "market.post.updated", "marke
 
 
 class MarketplaceView:
-    """Posts by `author/post`: a label is an author's own, so that nobody can touch another's post."""
+    """Posts by `author/post`. The key has the author, so that nobody can change the post of another."""
 
     types = (CREATED, UPDATED, EXPIRED)
 
@@ -22,7 +22,7 @@ class MarketplaceView:
         self._posts = {}
 
     def apply(self, event: Event) -> None:
-        """Fold one event. What concerns no post of its author is ignored."""
+        """Apply one event. It is ignored if it is not about a post of its author."""
         label = event.data.get("post")
         if not isinstance(label, str):
             return
@@ -48,7 +48,7 @@ class MarketplaceView:
         return {key: post | {"fields": dict(post["fields"])} for key, post in self._posts.items()}
 
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Go on from a snapshot, whose state now belongs to this view."""
+        """Continue from a snapshot. Its state now belongs to this view."""
         self._posts = state
 
 

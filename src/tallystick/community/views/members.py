@@ -1,4 +1,4 @@
-"""Who is in the community, with which role, and what each node says of itself."""
+"""The members of a community, their roles, and the manifest of each node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MANIFEST = "node.manifest.updated"
 
 
 class MembersView:
-    """Roles come from the roster, which alone can judge them; manifests are the last that each node wrote."""
+    """Roles come from the roster. A manifest is the last one that the node wrote."""
 
     types = (*sorted(MEMBERSHIP_TYPES), MANIFEST)
 
@@ -30,7 +30,7 @@ class MembersView:
             self._manifests[event.author] = event.data
 
     def snapshot_state(self) -> dict[str, Any]:
-        """Node -> role and manifest; those who were revoked have no role."""
+        """Node -> role and manifest. Revoked members have no role."""
         ranks = self._roster().now()
         return {
             node: {"role": ROLES.get(ranks.get(node, 0)), "manifest": self._manifests.get(node)}
@@ -38,5 +38,5 @@ class MembersView:
         }
 
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Go on from a snapshot; roles follow from the acts that it carries."""
+        """Continue from a snapshot. Roles follow from the acts that it carries."""
         self._manifests = {node: facts["manifest"] for node, facts in state.items() if facts["manifest"] is not None}

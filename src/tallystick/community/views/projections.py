@@ -20,7 +20,7 @@ class Chat(ViewProjection):
     view_types = ChatView.types
 
     def make_view(self, roster: Callable[[], Roster]) -> MaterialisedView:
-        """The view that is folded."""
+        """The view to fold."""
         return ChatView()
 
 
@@ -32,7 +32,7 @@ class Marketplace(ViewProjection):
     view_types = MarketplaceView.types
 
     def make_view(self, roster: Callable[[], Roster]) -> MaterialisedView:
-        """The view that is folded."""
+        """The view to fold."""
         return MarketplaceView()
 
 
@@ -44,5 +44,5 @@ class Members(ViewProjection):
     view_types = MembersView.types
 
     def make_view(self, roster: Callable[[], Roster]) -> MaterialisedView:
-        """The view that is folded."""
+        """The view to fold."""
         return MembersView(roster)

@@ -136,11 +136,11 @@ def runs_and_gaps(
         position = scanner.position or position
         if scanner.clean:
             break
-        behind = next_valid_frame(file, identity, begin=scanner.offset + 1, end=end, position=position)
-        if behind is None:
+        valid = next_valid_frame(file, identity, begin=scanner.offset + 1, end=end, position=position)
+        if valid is None:
             break
-        left.append(Gap(position, behind.first_position))
-        begin, position = behind.offset, behind.first_position
+        left.append(Gap(position, valid.first_position))
+        begin, position = valid.offset, valid.first_position
     if position < known_next:
         left.append(Gap(position, known_next))
     return left
@@ -184,19 +184,19 @@ def _salvaged(found: Discovery, handles: Handles, header: Header, next_: int) ->
         path = f"{handles.directory}/{name}"
         file = handles.files.open_read(path)
         for identity in {header.segment_id, _indexed_identity(handles, name)}:
-            behind = next_valid_frame(file, identity, begin=0, end=file.size(), position=header.first_position)
-            if behind is None or behind.first_position >= next_:
+            valid = next_valid_frame(file, identity, begin=0, end=file.size(), position=header.first_position)
+            if valid is None or valid.first_position >= next_:
                 continue
             left = runs_and_gaps(
                 file,
                 identity,
-                begin=behind.offset,
+                begin=valid.offset,
                 end=file.size(),
-                position=behind.first_position,
+                position=valid.first_position,
                 known_next=next_,
             )
-            if behind.first_position > header.first_position:
-                left.insert(0, Gap(header.first_position, behind.first_position))
+            if valid.first_position > header.first_position:
+                left.insert(0, Gap(header.first_position, valid.first_position))
             return SurveyedSegment(header, name, left, file, identity, None, left[-1].next)
         file.close()
     return SurveyedSegment(header, "", [Gap(header.first_position, next_)], next_position=next_)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tallystick import errors
 from tallystick.engines.damage_file import DamageFile
-from tallystick.engines.files import check, known_positions, opener, side
+from tallystick.engines.files import inspection, known_positions, opener, side
 from tallystick.engines.files.change_signal import ChangeSignal, poll
 from tallystick.engines.files.commands import FileCommands
 from tallystick.engines.files.compressor import Compressor
@@ -212,7 +212,7 @@ class FilesLog(FileQueries, SideTables):
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
         self._view.refresh()
-        yield from check.problems(self._view, progress)
+        yield from inspection.problems(self._view, progress)
 
     def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
         self._view.process.require()
@@ -221,8 +221,8 @@ class FilesLog(FileQueries, SideTables):
 
     def report(self) -> Report:
         self._view.refresh()
-        facts = check.facts(self._view, writing=self._writer is not None)
-        facts |= check.upkeep_facts(self._view.life, self.snapshots, self._compressor.problem, self._writer)
+        facts = inspection.facts(self._view, writing=self._writer is not None)
+        facts |= inspection.upkeep_facts(self._view.life, self.snapshots, self._compressor.problem, self._writer)
         found = with_known(list(map(problem_of, self._view.holes)), self.damage.known())
         if self._writer is not None and self._writer.poisoned is not None:
             found.append(Problem("writer", self._writer.poisoned.message))

@@ -321,7 +321,7 @@ def identity_in(file: File) -> bytes | None:
 
 
 def unpacked(code: str, data: bytes) -> array[int]:
-    """The numbers in little-endian bytes."""
+    """The numbers of a section, which are little-endian on every machine."""
     numbers = array(code)
     numbers.frombytes(data)
     if sys.byteorder == "big":

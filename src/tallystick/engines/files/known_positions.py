@@ -51,7 +51,7 @@ def gather(files: FileSystem, directory: str) -> list[KnownPosition]:
 
 
 def farthest(known: Sequence[KnownPosition], last: Segment, end: int) -> KnownPosition | None:
-    """The farthest known position of this store from `end` on, where its last segment ends; None if there is none."""
+    """The farthest known position of this store; None if none is at or after `end`, where its last segment ends."""
     ours = [each for each in known if each.store_id in (b"", last.header.store_id) and each.position >= end]
     return max(ours, key=lambda each: each.position, default=None)
 

@@ -59,7 +59,7 @@ class LossPlan:
     def __init__(self, parts: list[SurveyedSegment], indexes: list[SealedIndex]) -> None:
         self.parts = parts
         self.claims = Claims()
-        self.source = "nobody"
+        self.source = "none"
         self._records: dict[Gap, SideRecords] = {}
         left = _StreamRemains()
         for part in parts:

@@ -53,12 +53,12 @@ def _valid(data: bytes) -> list[SegmentMark]:
 
 
 def load(files: FileSystem, directory: str) -> SegmentMark | None:
-    """The mark of a log; None if there is none that can be read."""
+    """The mark of a log; None if it cannot be read."""
     return decode(_read(files, directory))
 
 
 def load_whole(files: FileSystem, directory: str) -> SegmentMark | None:
-    """The mark of a log, if nothing is wrong with it. A slot that is being written just now is read again."""
+    """The mark of a log, if nothing is wrong with it. A slot that is being written now is read again."""
     for _ in range(LOOKS_MAX):
         data = _read(files, directory)
         if len(_valid(data)) == 2:

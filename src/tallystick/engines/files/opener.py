@@ -32,7 +32,7 @@ class OpenedLog(msgspec.Struct):
     handles: Handles
     holes: list[Hole]
     unknown: list[str]
-    recovered: list[str]
+    recovered: list[str] = []
     lock: Lock | None = None
     mark_file: SegmentMarkFile | None = None
     superfluous: list[str] = []
@@ -69,19 +69,19 @@ def open_for_reading(files: FileSystem, directory: str) -> OpenedLog:
 
 
 def _open_once(files: FileSystem, directory: str) -> tuple[OpenedLog, bool]:
+    """The log as it is now, and whether it changed while it was read."""
     handles = Handles(files, directory)
     known = known_positions.gather(files, directory)  # before the mark, so that it cannot be ahead of it
     whole, marked = mark.load_whole(files, directory), mark.load(files, directory)
     found = discovery.discover(handles, marked)
     if found.vanished and not found.segments:
-        return OpenedLog((), handles, found.holes, found.unknown, []), True
+        return _opened(found, handles), True
     discovery.require_segments(found, directory, marked, known)
     for item in found.segments[:-1]:
         if item.base is not None and item.base.covered_end < item.end:  # it dates from when this segment was written to
             item.rebuild(instead_of=item.base)
     last = found.segments[-1]
-    opened = OpenedLog(tuple(found.segments), handles, found.holes, found.unknown, [])
-    opened.superfluous, opened.is_open_ended = found.superfluous, found.is_open_ended
+    opened = _opened(found, handles)
     if last.header.ending is None and (whole is None or whole.segment_id != last.header.segment_id):
         if mark.load_whole(files, directory) != whole:  # a writer was active meanwhile, so the mark was old
             return opened, True
@@ -90,6 +90,18 @@ def _open_once(files: FileSystem, directory: str) -> tuple[OpenedLog, bool]:
         _end_at_mark(opened, last, whole)
     opened.holes = known_positions.with_lost_end(opened.holes, known, last)
     return opened, found.vanished
+
+
+def _opened(found: discovery.Discovery, handles: Handles, lock: Lock | None = None) -> OpenedLog:
+    return OpenedLog(
+        segments=tuple(found.segments),
+        handles=handles,
+        holes=found.holes,
+        unknown=found.unknown,
+        lock=lock,
+        superfluous=found.superfluous,
+        is_open_ended=found.is_open_ended,
+    )
 
 
 def _end_at_mark(opened: OpenedLog, last: Segment, marked: SegmentMark | None) -> None:
@@ -133,7 +145,7 @@ def _require_one_name(files: FileSystem, directory: str) -> None:
     """Refuse to write to a file that another log shares, such as a copy by hard links, which has its own lock."""
     for name in (segment.CURRENT, mark.NAME, known_positions.BESIDE):
         if files.has_other_names(f"{directory}/{name}"):
-            reason = f"{name} has another name (a hard link, or a mount of this file alone), and would change there too"
+            reason = f"{name} has another name (a hard link, or a mount of only this file), and would change there too"
             advice = f"copy it: cp {name} {name}.new && mv {name}.new {name}"
             raise errors.UnknownUrl(url=f"files:{directory}", reason=f"{reason}; {advice}")
 
@@ -155,8 +167,7 @@ def _recover(files: FileSystem, directory: str, lock: Lock, clock: Callable[[], 
     marked = mark.load(files, directory)
     found = discovery.discover(handles, marked)
     discovery.require_segments(found, directory, marked, known)
-    opened = OpenedLog(tuple(found.segments), handles, found.holes, found.unknown, [], lock)
-    opened.superfluous, opened.is_open_ended = found.superfluous, found.is_open_ended
+    opened = _opened(found, handles, lock)
     last = found.segments[-1]
     examined = recovery.examine(last, handles.get(last), marked)
     last.end = examined.end

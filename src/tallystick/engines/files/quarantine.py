@@ -93,10 +93,10 @@ def _held(file: File, erased: frozenset[int]) -> Iterator[Event]:
                 if event.position in erased and event.payload is not None:
                     yield event
         position = scanner.position or position
-        behind = next_valid_frame(plain, header.identity, begin=scanner.offset + 1, end=plain.size(), position=position)
-        if behind is None:
+        valid = next_valid_frame(plain, header.identity, begin=scanner.offset + 1, end=plain.size(), position=position)
+        if valid is None:
             return
-        offset, position = behind.offset, behind.first_position
+        offset, position = valid.offset, valid.first_position
 
 
 def _holds_packed(file: File, events: list[Event]) -> bool:

@@ -1,4 +1,4 @@
-"""Arrays as PostgreSQL receives them in binary: a batch becomes a dozen of these, each joined in one go.
+"""Arrays as PostgreSQL receives them in binary. A batch becomes a dozen of them, each joined in one step.
 
 Format: dimensions (1), whether there are nulls, the element's type, count, lower bound (1); then each element as its
 length (-1 for null) and its bytes. All numbers are big-endian 32-bit. An empty array has no dimension.
@@ -74,7 +74,7 @@ def _head(count: int, element: int, *, nulls: bool = False) -> bytes:
 
 
 def _are_alike(values: Sequence[object]) -> bool:
-    """Whether all are the same, as most columns of a batch are: then their bytes are made once."""
+    """Whether all values are the same, as in most columns of a batch. Their bytes are then made once."""
     return len(values) > 1 and values.count(values[0]) == len(values)
 
 
@@ -91,7 +91,7 @@ def _joined(head: bytes, values: Sequence[bytes | None]) -> bytes:
 
 
 def _all_sized(head: bytes, values: Sequence[bytes]) -> bytes:
-    """Elements that are all there; those of one size are joined by it."""
+    """Elements without a null. If all have one size, that size joins them."""
     sizes = set(map(len, values))
     if len(sizes) == 1:
         size = sizes.pop().to_bytes(4, "big")

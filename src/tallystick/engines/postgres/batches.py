@@ -14,12 +14,12 @@ import msgspec
 
 from tallystick import errors
 from tallystick.engines.postgres import arrays
-from tallystick.event.model import Row
+from tallystick.event.model import InRow, Row
 from tallystick.store.commit import Outcome
 from tallystick.store.ledger import Ledger
 
 PROVISIONAL = -(1 << 62)  # the ledger numbers positions from here; they are negative until the database draws them
-_stream, _seq = itemgetter(1), itemgetter(2)  # of a row
+_stream, _seq = itemgetter(InRow.stream), itemgetter(InRow.seq)
 
 
 def written_by(ledger: Ledger, *, recorded: int) -> tuple[str, tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""The records of commands, in `tally.commands` and `tally.command_ranges`: written with the events they appended."""
+"""The records of commands in `tally.commands` and `tally.command_ranges`, which are written with their events."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tallystick.store.idempotency import CommandKey, CommandRecord
 
 
 def lock_name(key: CommandKey) -> str:
-    """The name that a commit locks a command by, among those of its sources: none of those begins with a newline."""
+    """The name by which a commit locks a command, like a source of events. No source begins with a newline."""
     return "\n".join(("", *msgspec.structs.astuple(key)))
 
 
 def columns(keys: Iterable[CommandKey]) -> list[list[str]]:
-    """Keys, one list a column."""
-    found = [msgspec.structs.astuple(key) for key in keys]
-    return [[key[index] for key in found] for index in range(len(CommandKey.__struct_fields__))]
+    """Keys as one list per column."""
+    found = list(keys)
+    return [[getattr(key, name) for key in found] for name in CommandKey.__struct_fields__]
 
 
 def record_of(row: tuple[Any, ...]) -> CommandRecord:
-    """A record, as `find_commands` gives it."""
+    """A record from a row of `find_commands`."""
     org, actor, endpoint, key, request_hash, response, recorded, *parts = row
     ranges, places = tuple(zip(*parts[:3], strict=True)), tuple(zip(*parts[3:], strict=True))
     known = all(None not in place for place in places)
@@ -34,7 +34,7 @@ def record_of(row: tuple[Any, ...]) -> CommandRecord:
 
 
 def values_of(records: Sequence[CommandRecord]) -> tuple[Any, ...]:
-    """What `write_commands` takes."""
+    """The values of `write_commands`."""
     ranges = [
         (number, part, *range_) for number, record in enumerate(records, 1) for part, range_ in enumerate(record.ranges)
     ]
@@ -48,13 +48,13 @@ def values_of(records: Sequence[CommandRecord]) -> tuple[Any, ...]:
 
 
 def parameters(record: CommandRecord) -> tuple[bytes, ...]:
-    """A command as `append_command` takes it behind its event."""
+    """A command as `append_command` takes it after its event."""
     key = tuple(part.encode() for part in msgspec.structs.astuple(record.key))
     return (*key, record.request_hash, record.response, record.recorded.to_bytes(8, "big", signed=True))
 
 
 class PostgresCommands:
-    """What the tables hold. `forget` is the handle's way to do so."""
+    """The records of one database. `forget` deletes the old ones, as the handle may."""
 
     def __init__(self, connections: ReadConnections, *, forget: Callable[[int, int], int]) -> None:
         self._connections = connections

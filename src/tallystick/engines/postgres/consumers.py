@@ -12,7 +12,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.engines.postgres import statements
-from tallystick.engines.postgres.connections import Connections
+from tallystick.engines.postgres.connections import ServerConnections
 from tallystick.engines.postgres.transactions import Transactions
 from tallystick.store import row_checks
 from tallystick.store.checkpoints import Checkpoint
@@ -22,7 +22,7 @@ from tallystick.store.deadletters import DeadLetter, LetterCounts
 class PostgresCheckpoints:
     """The checkpoints of one database. `readonly_reason` says why this handle may not write them."""
 
-    def __init__(self, connections: Connections, *, readonly_reason: str | None) -> None:
+    def __init__(self, connections: ServerConnections, *, readonly_reason: str | None) -> None:
         self._connections = connections
         self._readonly_reason = readonly_reason
 
@@ -37,7 +37,7 @@ class PostgresCheckpoints:
         self._require_writing()
         at = (checkpoint.position, checkpoint.link_position, checkpoint.link)
         place = (checkpoint.store_id.hex(), *at, row_checks.of_checkpoint(checkpoint))
-        with self._connections.using() as connection:
+        with self._connections.connection() as connection:
             if previous is None:
                 saved = connection.execute(statements.named("insert_checkpoint"), (checkpoint.name, *place))
             else:
@@ -53,7 +53,7 @@ class PostgresCheckpoints:
 
     def delete(self, name: str) -> None:
         self._require_writing()
-        with self._connections.using() as connection:
+        with self._connections.connection() as connection:
             connection.execute(statements.named("delete_checkpoint"), (name,))
 
     def _require_writing(self) -> None:

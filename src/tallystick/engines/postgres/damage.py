@@ -13,7 +13,7 @@ import psycopg
 
 from tallystick import errors
 from tallystick.engines.postgres import statements, translate
-from tallystick.engines.postgres.connections import MAINTENANCE, Connections, ReadConnections
+from tallystick.engines.postgres.connections import MAINTENANCE, ReadConnections, ServerConnections
 from tallystick.store.damage import KEPT_MAX, refusal
 from tallystick.store.events import Problem
 
@@ -34,7 +34,7 @@ class PostgresDamage:
         self._require_whole()
         columns = ([getattr(item, name) for item in problems] for name in Problem.__struct_fields__)
         try:
-            assert isinstance(self._connections, Connections)
+            assert isinstance(self._connections, ServerConnections)
             with self._connections.transaction(read_write=True) as connection:
                 connection.execute(statements.named("keep_damage"), (KEPT_MAX, *columns))
         except errors.TallyError as problem:
@@ -70,7 +70,7 @@ class PostgresDamage:
 
     @property
     def _is_whole(self) -> bool:
-        return isinstance(self._connections, Connections) and self._connections.org is None
+        return isinstance(self._connections, ServerConnections) and self._connections.org is None
 
     def _require_whole(self) -> None:
         if not self._is_whole:

@@ -1,8 +1,8 @@
 """The log in PostgreSQL: the schema in `sql/`, written and read by any number of processes.
 
-Invariants: nothing but the functions of the schema writes; a commit is judged under locks that are held until it is
-durable; a read goes no further than the safe head, with a snapshot that is younger than the proof of it; a page and
-what was pruned are seen with one snapshot.
+Invariants: only the functions of the schema write events. A commit is decided under locks that are held until it is
+durable. A read ends at the safe head, with a snapshot that was taken after the head was proven. A page and the cuts are
+seen with one snapshot.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from tallystick import errors
 from tallystick.engines.postgres import inspection, maintenance, queries, statements, transfers
 from tallystick.engines.postgres.commands import PostgresCommands
-from tallystick.engines.postgres.connections import CONTROL, Connections, ReadConnections
+from tallystick.engines.postgres.connections import CONTROL, ReadConnections, ServerConnections
 from tallystick.engines.postgres.consumers import PostgresCheckpoints, PostgresDeadLetters
 from tallystick.engines.postgres.damage import PostgresDamage
 from tallystick.engines.postgres.inline import InlineCommit
@@ -53,7 +53,7 @@ _PRUNED_PAGE = 10_000
 CONNECTIONS_MAX = 16
 _BUSY_MS_MAX = 3_600_000
 _CONNECTIONS_LIMIT = 1000
-# A long range is read along an index that has its order: a server that has not counted its rows yet would sort it.
+# A long range is read along an index that has its order. Before its first ANALYZE, a server would sort the rows.
 _BY_POSITION = {"enable_sort": "off", "enable_bitmapscan": "off", "jit": "off"}
 
 
@@ -72,8 +72,8 @@ def open_postgres(
     """Open the log in the database of `url`.
 
     `busy_ms` bounds how long a commit waits for others, `connections_max` how many connections the handle keeps.
-    `org` limits the handle to one tenant: read-only it is the tenant's own view, else a service's that acts for it.
-    Streams of the kinds `infrastructure` no tenant ever sees.
+    `org` limits the handle to one tenant: with `readonly` it has the tenant's view, otherwise it is a service that
+    acts for the tenant. `infrastructure` names kinds of streams that no tenant can see.
     """
     if type(busy_ms) is not int or not 1 <= busy_ms <= _BUSY_MS_MAX:
         raise errors.InvalidValue(what="busy_ms", value=busy_ms, must=f"from 1 to {_BUSY_MS_MAX}")
@@ -85,7 +85,7 @@ def open_postgres(
         names.check_kind(kind)
     opening = DatabaseOpener(url, profile=profile, clock=clock, org=org, readonly=readonly)
     opened = opening.open(create=create)
-    connections = Connections(
+    connections = ServerConnections(
         url,
         role=opened.role,
         org=org,
@@ -112,8 +112,8 @@ def open_postgres(
     )
 
 
-def _declare(connections: Connections, infrastructure: Sequence[str], login: Login) -> None:
-    """Declare what is not declared yet. It hides streams from tenants for good, so a login that appends may not."""
+def _declare(connections: ServerConnections, infrastructure: Sequence[str], login: Login) -> None:
+    """Declare the kinds that are new. It hides streams from tenants permanently, so a login that appends may not."""
     new = sorted(set(infrastructure) - {kind for (kind,) in connections.rows("find_infrastructure")})
     if not new:
         return
@@ -126,7 +126,7 @@ def _declare(connections: Connections, infrastructure: Sequence[str], login: Log
 
 
 class PostgresLog:
-    """An event log in PostgreSQL. Made by `open_postgres`."""
+    """An event log in PostgreSQL. Open it with `open_postgres`."""
 
     engine = "postgres"
     capabilities = capabilities.ALL
@@ -169,12 +169,12 @@ class PostgresLog:
     def for_tenant(self, org: str) -> PostgresLog:
         """The same log as a tenant sees it, for reading, over the same connections. It ends with this handle."""
         names.check_label("org", org)
-        if not isinstance(self._connections, Connections):
-            raise errors.ReadOnly(reason="this handle is a tenant's already")
+        if not isinstance(self._connections, ServerConnections):
+            raise errors.ReadOnly(reason="this handle is already limited to a tenant")
         return PostgresLog(
             self._connections.of_tenant(org),
             self._opened,
-            readonly_reason=f"it is what {org!r} sees of {self.url}",
+            readonly_reason=f"it is the view of {org!r} on {self.url}",
             readonly=True,
             checkpoints=self.checkpoints,
         )
@@ -200,23 +200,23 @@ class PostgresLog:
             self._publisher.note()
 
     def announced(self) -> int:
-        return int(self._connections.rows("announced")[0][0])
+        return int(self._connections.value("announced"))
 
     def pruned_events(self) -> Iterator[tuple[int, bytes]]:
         after = 0
         while page := self._connections.rows("list_pruned", (after, _PRUNED_PAGE)):
             yield from page
-            after = page[-1][0]
+            after, _ = page[-1]
 
     @property
     def inline(self) -> Inline | None:
-        """What is called within each commit. Commits then hold the log alone."""
+        """The projections that each commit folds. A commit then locks the whole log."""
         commit = None if self._writer is None else self._writer.inline
         return None if commit is None else commit.projections
 
     @inline.setter
     def inline(self, inline: Inline | None) -> None:
-        assert isinstance(self._connections, Connections)
+        assert isinstance(self._connections, ServerConnections)
         commit = None if inline is None else InlineCommit(inline, self._connections, self._safe_head)
         self._require_writer().inline = commit
 
@@ -254,10 +254,10 @@ class PostgresLog:
         if after >= end:
             return Page([], max(after, 0))
         query, values = queries.page_query(selection, after=after, until=end, limit=limit, over_pruned=over_pruned)
-        events = list(starmap(Event, self._connections.answer(query, values)))
+        events = list(starmap(Event, self._connections.fetch(query, values)))
         if events:
             self._connections.history.note(events[-1].position, events[-1].link)
-        if not events and not over_pruned:  # cuts only grow: what the page was refused for is there now, too
+        if not events and not over_pruned:  # cuts only grow: the one that emptied the page is still found
             require_positions(selection, self._cuts_of(selection.streams), self.floor(), after=after)
         return Page(events, events[-1].position if len(events) == limit else end)
 
@@ -270,13 +270,15 @@ class PostgresLog:
     def session_query(
         self, columns: Sequence[str], *, selection: Selection, after: int, until: int, over_pruned: bool
     ) -> SessionQuery:
-        assert isinstance(self._connections, Connections), "a tenant's handle of its own, not one over a service's"
+        assert isinstance(self._connections, ServerConnections), (
+            "open the log for the tenant: `for_tenant` has no session"
+        )
         query, values = queries.range_query(columns, selection, after=after, until=until, over_pruned=over_pruned)
         settings = {} if selection.streams else _BY_POSITION
         return SessionQuery(self._connections.set_up_elsewhere(settings), self._connections.quoted(query, values))
 
     def _end(self, after: int, until: int | None) -> int:
-        """How far a page may go: the proof is asked for only if what is known does not reach."""
+        """Where a page may end. The database is asked only if the known head is too low."""
         if until is not None and until <= self._safe_head.known and not self._closed:
             return until
         head = self._safe_head.glance()
@@ -287,7 +289,7 @@ class PostgresLog:
         values = {"stream": stream, "after": after, "until": upto, "limit": limit + (after > 0)}
         events = list(starmap(Event, self._connections.rows("read_stream", values)))
         before = 1 if events and events[0].seq == after else 0
-        if len(events) == before or events[before].seq > after + 1:  # the next one was pruned, or never was
+        if len(events) == before or events[before].seq > after + 1:  # the next event was pruned, or does not exist
             require_history(self.cut(stream), after=after)
         gapless = self._connections.org is None
         return checked.stream(self.damage, events[: limit + before], self, after=after, gapless=gapless)
@@ -300,7 +302,7 @@ class PostgresLog:
         links = self._links_before(events)
         if None not in links or self._connections.org is not None or self.announced() > self.head():
             return links
-        links = self._links_before(events)  # looked up again: a move may have ended meanwhile
+        links = self._links_before(events)  # looked up again: a transfer may have ended meanwhile
         streams = {event.stream for event, link in zip(events, links, strict=True) if link is None}
         return checked.predecessor_links(events, links, self._cuts_of(streams).get)
 
@@ -322,7 +324,7 @@ class PostgresLog:
         return self._safe_head.prove()
 
     def floor(self) -> int:
-        return int(self._connections.rows("floor")[0][0])
+        return int(self._connections.value("floor"))
 
     def cut(self, stream: str) -> Cut | None:
         return self._cuts_of([stream]).get(stream)
@@ -330,13 +332,13 @@ class PostgresLog:
     def _cuts_of(self, streams: Collection[str]) -> dict[str, Cut]:
         if not streams:
             return {}
-        return {row[0]: cut_of(row) for row in self._connections.rows("find_cuts", (list(streams),))}
+        return {cut.stream: cut for cut in map(cut_of, self._connections.rows("find_cuts", (list(streams),)))}
 
     def cuts(self, *, after: str = "", limit: int) -> list[Cut]:
         return list(map(cut_of, self._connections.rows("list_cuts", (after, limit))))
 
     def pruned(self, id: bytes) -> bool:
-        return bool(self._connections.rows("is_pruned", (id.hex(),))[0][0])
+        return bool(self._connections.value("is_pruned", (id.hex(),)))
 
     def stream_head(self, stream: str) -> Head | None:
         rows = self._connections.rows("stream_head", (stream,))
@@ -350,7 +352,7 @@ class PostgresLog:
         return rows[0][0] if rows else None
 
     def wait(self, after: int, *, timeout: float) -> int:
-        self._connections.birthplace.require()
+        self._connections.process.require()
         return self._waiter.head(after, timeout=timeout)
 
     # --- health ----------------------------------------------------------------------------------------------------
@@ -366,7 +368,7 @@ class PostgresLog:
 
     def reclaim(self, *, compress_before: int | None, progress: Callable[[int], None]) -> Reclaimed:
         self._require_writer()
-        assert isinstance(self._connections, Connections)
+        assert isinstance(self._connections, ServerConnections)
         return maintenance.reclaim(self._connections, progress, allowed=self._opened.login.maintains)
 
     def report(self) -> Report:
@@ -379,7 +381,7 @@ class PostgresLog:
         if self._closed:
             return
         self._closed = True
-        if not self._connections.birthplace.is_current:  # a forked child: nothing of it is the child's
+        if not self._connections.process.is_current:  # a forked child owns none of this
             return
         self._waiter.close()
         if self._publisher is not None:

@@ -15,7 +15,7 @@ import psycopg
 from tallystick import errors
 from tallystick.engines.postgres import statements
 from tallystick.engines.postgres.batches import PROVISIONAL
-from tallystick.engines.postgres.connections import Connections
+from tallystick.engines.postgres.connections import ServerConnections
 from tallystick.engines.postgres.safe_head import SafeHead
 from tallystick.engines.postgres.transactions import JoinedTransaction
 from tallystick.engines.postgres.views import PostgresViews
@@ -26,7 +26,7 @@ from tallystick.store.views import Inline, Seen
 class InlineCommit:
     """The inline projections of a writer."""
 
-    def __init__(self, projections: Inline, connections: Connections, safe_head: SafeHead) -> None:
+    def __init__(self, projections: Inline, connections: ServerConnections, safe_head: SafeHead) -> None:
         self.projections = projections
         self._connections = connections
         self._safe_head = safe_head

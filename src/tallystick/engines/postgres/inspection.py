@@ -1,9 +1,9 @@
-"""What `tally verify` checks of the tables themselves, and what `tally doctor` shows of the database."""
+"""The checks of `tally verify` on the tables themselves, and the facts that `tally doctor` shows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from tallystick.engines.postgres.connections import ReadConnections
 from tallystick.store.events import Problem
@@ -22,7 +22,7 @@ _CHECKS = (
 
 
 def check(connections: ReadConnections, progress: Callable[[int], None]) -> Iterator[Problem]:
-    """Everything that is wrong with the schema, and with what its tables say of each other."""
+    """What is wrong with the schema, and where its tables contradict each other."""
     for done, name in enumerate(_CHECKS):
         progress(done)
         for what, reason, position, stream, seq in connections.rows(name):
@@ -30,25 +30,35 @@ def check(connections: ReadConnections, progress: Callable[[int], None]) -> Iter
 
 
 def report(connections: ReadConnections) -> tuple[dict[str, Any], list[Problem]]:
-    """Sizes, growth, versions, and who is appending; an append that hangs is a problem with a name."""
+    """Sizes, growth, versions, and who appends. An append that hangs is a problem, and so is a foreign lock."""
     names, values = zip(*connections.rows("describe"), strict=True)
     facts: dict[str, Any] = {name: _fact(value) for name, value in zip(names, values, strict=True)}
-    held = connections.rows("list_appenders")
-    appenders = [_who(*row) for row in held if row[-1]]
-    stuck = [Problem("stuck appender", _who(*row)) for row in held if row[-1] and (row[3] or 0) >= STUCK_S]
-    foreign = [Problem("foreign lock", f"{_who(*row)} holds a lock of the log") for row in held if not row[-1]]
-    facts["appending"] = appenders
-    return facts, stuck + foreign
+    held = [_Holder(*row) for row in connections.rows("list_appenders")]
+    facts["appending"] = [str(each) for each in held if each.is_appender]
+    stuck = [each for each in held if each.is_appender and (each.seconds or 0) >= STUCK_S]
+    foreign = [each for each in held if not each.is_appender]
+    return facts, [
+        *(Problem("stuck appender", str(each)) for each in stuck),
+        *(Problem("foreign lock", f"{each} holds a lock of the log") for each in foreign),
+    ]
 
 
 def _fact(value: str | None) -> str | int | None:
     return int(value) if value is not None and value.lstrip("-").isdecimal() else value
 
 
-def _who(
-    pid: int | None, application: str | None, state: str | None, seconds: float | None, login: str | None, ours: bool
-) -> str:
-    since = "" if seconds is None else f", {seconds:.0f} s in its transaction"
-    what = "a prepared transaction" if pid is None else f"server process {pid}"
-    by = f"login {login or 'not known'}"
-    return f"{what} ({application or 'no name'}, {by}, {state or 'state not shown'}{since})"
+class _Holder(NamedTuple):
+    """A session or prepared transaction that holds a lock of the log."""
+
+    pid: int | None
+    application: str | None
+    state: str | None
+    seconds: float | None
+    login: str | None
+    is_appender: bool
+
+    def __str__(self) -> str:
+        since = "" if self.seconds is None else f", {self.seconds:.0f} s in its transaction"
+        what = "a prepared transaction" if self.pid is None else f"server process {self.pid}"
+        by = f"login {self.login or 'not known'}"
+        return f"{what} ({self.application or 'no name'}, {by}, {self.state or 'state not shown'}{since})"

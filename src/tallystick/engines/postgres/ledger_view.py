@@ -1,15 +1,16 @@
-"""What a ledger judges by: what is stored, fetched at once under the locks of a commit; or where a stream may end."""
+"""What the ledger decides by: the stored state, fetched at once under the locks of a commit, or a guess."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import starmap
 from typing import Any
 
 import psycopg
 
 from tallystick import errors
 from tallystick.engines.postgres import arrays, commands, statements
-from tallystick.event.model import Event
+from tallystick.event.model import Event, InDraft
 from tallystick.store.commit import Transaction, Write
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.leases import Lease, Owner
@@ -20,7 +21,7 @@ _NOTHING = Maintenance()
 
 
 class LedgerQueries:
-    """What the judgement of some transactions can ask for."""
+    """What the ledger can ask about some transactions."""
 
     def __init__(self, transactions: Sequence[Transaction]) -> None:
         writes = [write for transaction in transactions for write in transaction.writes]
@@ -32,14 +33,14 @@ class LedgerQueries:
         touched = {erasure.stream for erasure in erasures}.union(self.cut, required, taken)
         self.streams = sorted({write.stream for write in writes} | touched)
         self.leased = sorted({write.stream for write in writes if write.is_leased} | taken)
-        self.given_ids = sorted({draft[2] for write in writes if write.ids_given for draft in write.drafts})
+        self.given_ids = sorted({draft[InDraft.id] for write in writes if write.ids_given for draft in write.drafts})
         self.ids = sorted({erasure.id for erasure in erasures}.union(self.given_ids))
         self.sources = sorted({mark.key for write in writes for mark in write.sources})
         self.commands = list({each.command.key for each in transactions if each.command is not None})
 
 
 class LedgerAnswers:
-    """What a ledger is told: the ends of streams, and what else was fetched."""
+    """The answers to the ledger: where streams end, and whatever was fetched."""
 
     def __init__(self, heads: dict[str, Head]) -> None:
         self.foreign: set[str] = set()  # streams of another org than the session's
@@ -74,7 +75,7 @@ class LedgerAnswers:
 
 
 class LockedView(LedgerAnswers):
-    """The answers to a ledger, as of the locks; nothing in them can change before the transaction ends."""
+    """Answers that were fetched under locks: nothing in them can change before the transaction ends."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class LockedView(LedgerAnswers):
                 _ask(connection, "lock_log")
             heads = _ask(connection, "begin_append", wanted.streams, locked)
             events = _ask(connection, "find_events", arrays.uuids(wanted.ids)) if wanted.ids else None
-            # after the events, not before: an event that was pruned in between is then seen in both places
+            # after the events: one that is pruned between the two statements is then found in one of them
             pruned = _ask(connection, "find_pruned", arrays.uuids(wanted.given_ids)) if wanted.given_ids else None
             sources = _ask(connection, "source_heads", *_columns(wanted.sources)) if wanted.sources else None
             leases = _ask(connection, "find_leases", wanted.leased) if wanted.leased else None
@@ -102,13 +103,13 @@ class LockedView(LedgerAnswers):
             self._heads[stream] = Head(seq, link, org)
             if foreign:
                 self.foreign.add(stream)
-        for row in events or ():
-            self._events[row[5]] = Event(*row)
+        for event in starmap(Event, events or ()):
+            self._events[event.id] = event
         for org, source, seq in sources or ():
             self._sources[org, source] = seq
         for stream, number, *owner in leases or ():
             self._leases[stream] = Lease(stream, number, Owner(*owner) if owner[0] is not None else None)
-        self._cuts = {row[0]: cut_of(row) for row in cuts or ()}
+        self._cuts = {cut.stream: cut for cut in map(cut_of, cuts or ())}
         self._pruned = {id_ for (id_,) in pruned or ()}
         self._commands = {record.key: record for record in map(commands.record_of, known or ())}
 

@@ -14,9 +14,9 @@ import psycopg
 
 from tallystick import errors
 from tallystick.engines.postgres import arrays, commands, statements, translate, views
-from tallystick.engines.postgres.connections import MAINTENANCE, SERVICE, Connections, ReadConnections
+from tallystick.engines.postgres.connections import MAINTENANCE, SERVICE, ReadConnections, ServerConnections
 from tallystick.event import canonical, chain
-from tallystick.event.model import Row
+from tallystick.event.model import InDraft, InRow, Row
 from tallystick.store import facts
 from tallystick.store.commit import Transaction
 from tallystick.store.maintenance import Maintenance, Reclaimed
@@ -28,7 +28,7 @@ _POOLED = "nothing: a vacuum needs a connection of its own, and a pooler is in f
 _NOT_NAMED = "no control fact of the same transaction names it"
 
 
-class Named:
+class NamedChanges:
     """The changes that the control facts of a commit name, each with the id of its fact."""
 
     def __init__(self, events: Iterable[tuple[str, bytes, bytes | None]]) -> None:
@@ -54,10 +54,10 @@ class Named:
 
 
 _TAKEN = {
-    facts.PRUNED: Named._pruned,
-    facts.ERASED: Named._erased,
-    facts.SNAPSHOTTED: Named._snapshotted,
-    facts.SNAPSHOT_DROPPED: Named._dropped,
+    facts.PRUNED: NamedChanges._pruned,
+    facts.ERASED: NamedChanges._erased,
+    facts.SNAPSHOTTED: NamedChanges._snapshotted,
+    facts.SNAPSHOT_DROPPED: NamedChanges._dropped,
 }
 
 
@@ -70,7 +70,7 @@ def require_named(transaction: Transaction) -> None:
     if asked is None:
         return
     drafts = (draft for write in transaction.writes for draft in write.drafts)
-    named = Named((kind, id_, payload) for kind, _, id_, _, payload, *_ in drafts)
+    named = NamedChanges((draft[InDraft.type], draft[InDraft.id], draft[InDraft.payload]) for draft in drafts)
     for cut in asked.cuts:
         if (cut.stream, cut.through, cut.link.hex()) not in named.cuts:
             raise errors.PruneRefused(stream=cut.stream, before=cut.through + 1, reason=_NOT_NAMED)
@@ -113,7 +113,7 @@ def maintain(connection: psycopg.Connection[Any], asked: Maintenance, rows: list
         views.drop_within(connection, projection, [key])
     if not needs_role(asked):
         return
-    named = Named((kind, id_, payload) for _, _, _, kind, _, id_, _, payload, *_ in rows)
+    named = NamedChanges((row[InRow.type], row[InRow.id], row[InRow.payload]) for row in rows)
     connection.execute(statements.named("become_maintenance"))
     for erasure in asked.erasures:
         fact = named.erasures.get((erasure.stream, erasure.seq, erasure.checksum.hex()), bytes(16))
@@ -162,10 +162,10 @@ class PostgresSnapshots:
         return [id_ for (id_,) in self._connections.rows("list_snapshots")]
 
     def size(self) -> int:
-        return int(self._connections.rows("snapshots_size")[0][0])
+        return int(self._connections.value("snapshots_size"))
 
 
-def reclaim(connections: Connections, progress: Callable[[int], None], *, allowed: bool) -> Reclaimed:
+def reclaim(connections: ServerConnections, progress: Callable[[int], None], *, allowed: bool) -> Reclaimed:
     """Vacuum the tables that maintenance changes, and report what was done, or why nothing was.
 
     Pruned or erased rows stay in the table until then. A vacuum frees their space for new rows, while readers and
@@ -177,13 +177,13 @@ def reclaim(connections: Connections, progress: Callable[[int], None], *, allowe
     return Reclaimed(tuple(done), before, _size(connections))
 
 
-def _vacuum(connections: Connections) -> list[str]:
+def _vacuum(connections: ServerConnections) -> list[str]:
     warnings: list[str] = []
 
     def note(notice: psycopg.errors.Diagnostic) -> None:
         warnings.append(notice.message_primary or "")
 
-    with connections.using() as connection:
+    with connections.connection() as connection:
         connection.add_notice_handler(note)
         connection.execute(statements.named("set_setting"), ("role", MAINTENANCE))
         try:
@@ -194,5 +194,5 @@ def _vacuum(connections: Connections) -> list[str]:
     return warnings or [f"vacuumed {', '.join(TABLES)}"]
 
 
-def _size(connections: Connections) -> int:
-    return int(connections.rows("table_sizes", (list(TABLES),))[0][0])
+def _size(connections: ServerConnections) -> int:
+    return int(connections.value("table_sizes", (list(TABLES),)))

@@ -21,13 +21,13 @@ from tallystick.engines.postgres.connections import SEARCH_PATH
 from tallystick.engines.tables import migrations
 from tallystick.engines.tables.migrations import Migration
 
-# In the order of creation. Tables and views need their functions, and policies need the table of infrastructure.
+# In the order of creation: a table needs the functions of its triggers, and policies and views need the tables.
 _BEFORE_FUNCTIONS = ("roles", "schemas")
 _TABLES = (
     *("locks", "migrations", "store", "infrastructure", "events", "streams", "sources", "leases", "proven", "damage"),
     *("cuts", "pruned", "erasures", "snapshots", "commands", "command_ranges"),
     *("checkpoints", "views", "view_rows", "batch_rows", "dead_letters", "kept_counts"),
-    *("control_plane_events", "live_rows", "vacuum"),
+    *("policies", "control_plane_events", "live_rows", "vacuum"),
 )
 
 

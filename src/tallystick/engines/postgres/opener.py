@@ -1,7 +1,7 @@
-"""The database of a store: whether there is a log in it, made if it may be, brought to the current format, and safe.
+"""Opening the database of a store: find the log, create it if asked, migrate it, and check that it is safe to use.
 
 Refused are a database that could lose what was acknowledged, a sequence that could hide events from readers, and a
-role that row-level security does not hold.
+role that bypasses row-level security.
 """
 
 from __future__ import annotations
@@ -29,10 +29,15 @@ _COLLISIONS = (
 
 
 class Login(msgspec.Struct, frozen=True):
-    """Who logged in: the roles of a store that it may become, and what more it can do than run projections, if any."""
+    """Who logged in: the roles of a store that it may become, and a right that it has beyond running projections."""
 
     roles: frozenset[str]
     more_rights: str | None
+
+    def require(self, role: str, *, url: str) -> None:
+        """Refuse a login that was not granted a role."""
+        if role not in self.roles:
+            raise errors.NotPermitted(url=url, reason=f"the role that logs in is not a member of {role}")
 
     @property
     def maintains(self) -> bool:
@@ -41,12 +46,12 @@ class Login(msgspec.Struct, frozen=True):
 
     @property
     def projects(self) -> bool:
-        """Whether it runs projections and can do nothing more, so that it may own tables and touch those of others."""
+        """Whether it runs projections and can do nothing more. Then it may own tables, and use those of others."""
         return PROJECTOR in self.roles and self.more_rights is None
 
 
 class OpenedDatabase(msgspec.Struct, frozen=True):
-    """What was found: whose store it is, who logged in, and the role to use it as."""
+    """What opening found: the store, who logged in, and the role to use it as."""
 
     store_id: bytes
     profile: str
@@ -58,7 +63,7 @@ class OpenedDatabase(msgspec.Struct, frozen=True):
 
 
 class DatabaseOpener:
-    """How a database is to be opened."""
+    """Opens one database. A tenant reads with an org, a service acts for all or for one."""
 
     def __init__(
         self, url: str, *, profile: str | None, clock: Callable[[], int], org: str | None, readonly: bool
@@ -71,7 +76,7 @@ class DatabaseOpener:
         self._readonly = readonly
 
     def open(self, *, create: bool) -> OpenedDatabase:
-        """Find, make or migrate the log."""
+        """Find, create or migrate the log."""
         with self._connected() as connection:
             with migrations.protected(connection):
                 self._require_own_schemas(connection)
@@ -87,7 +92,7 @@ class DatabaseOpener:
             taken = self._migrate(connection) if found < migrations.latest() else []
             recovered = (f"migrated from format {found} to {taken[-1].number}",) if found and taken else ()
             with migrations.protected(connection):
-                return self._look_over(connection, is_pooled(connection), recovered)
+                return self._check(connection, is_pooled(connection), recovered)
 
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:
@@ -98,16 +103,17 @@ class DatabaseOpener:
                 yield connection
         except psycopg.ProgrammingError as problem:
             if problem.sqlstate is None:
-                reason = " ".join(str(problem).replace(self._secret_url, self.url).split())  # libpq may quote all of it
+                message = str(problem).replace(self._secret_url, self.url)  # libpq may quote the whole URL
+                reason = " ".join(message.split())
                 raise errors.UnknownUrl(url=self.url, reason=reason) from problem
             raise translate.of(problem, url=self.url, waited_ms=0) from problem
         except psycopg.Error as problem:
-            if "does not exist" in str(problem) and "database" in str(problem):  # libpq hands on no code for it
+            if "does not exist" in str(problem) and "database" in str(problem):  # libpq has no code for it
                 raise errors.StoreNotFound(url=self.url) from problem
             raise translate.of(problem, url=self.url, waited_ms=0) from problem
 
     def _migrate(self, connection: psycopg.Connection[Any]) -> list[Migration]:
-        """Take the missing steps. Another process may make the store too, and roles belong to the whole server."""
+        """Take the missing steps. Other processes may do so too, and roles belong to the whole server."""
         backoff = Backoff("migration", tries_max=_TRIES)
         while True:
             try:
@@ -116,13 +122,11 @@ class DatabaseOpener:
                 if not backoff.pause():
                     raise
 
-    def _look_over(
-        self, connection: psycopg.Connection[Any], pooled: bool, recovered: tuple[str, ...]
-    ) -> OpenedDatabase:
+    def _check(self, connection: psycopg.Connection[Any], pooled: bool, recovered: tuple[str, ...]) -> OpenedDatabase:
         login = self._login(connection)
         role = self._role(login)
         connection.execute(statements.named("set_local_setting"), ("role", role))
-        self._require_held(connection)
+        self._require_row_security(connection)
         row = connection.execute(statements.named("check_server")).fetchone()
         assert row is not None
         encoding, synchronous, fsync, cache, standby, subscribes = row
@@ -144,20 +148,19 @@ class DatabaseOpener:
         return Login(roles, None if more is None else more[0])
 
     def _role(self, login: Login) -> str:
-        """The role to act as: the least that does what was asked for."""
+        """The role to act as: the one with the fewest rights that can do what was asked for."""
         wanted = TENANT if self._tenant else SERVICE
-        if wanted not in login.roles:
-            raise errors.NotPermitted(url=self.url, reason=f"the role that logs in is not a member of {wanted}")
+        login.require(wanted, url=self.url)
         return wanted
 
     def _require_own_schemas(self, connection: psycopg.Connection[Any]) -> None:
-        """Nothing is read in a schema of others: what looks like a table may be a view that runs code as this login."""
+        """Refuse a schema of another owner before anything is read in it: a view there could run code as this login."""
         found = connection.execute(statements.named("find_foreign_schema")).fetchone()
         if found is not None:
             reason = f"the schema {found[0]} belongs to {found[1]}, not to tally_owner; drop it or use another database"
             raise errors.UnsafeServer(url=self.url, reason=reason)
 
-    def _require_held(self, connection: psycopg.Connection[Any]) -> None:
+    def _require_row_security(self, connection: psycopg.Connection[Any]) -> None:
         role, bypasses = connection.execute(statements.named("check_role")).fetchone() or ("", True)
         if bypasses:
-            raise errors.UnsafeServer(url=self.url, reason=f"the role {role} is not held by row-level security")
+            raise errors.UnsafeServer(url=self.url, reason=f"the role {role} bypasses row-level security")

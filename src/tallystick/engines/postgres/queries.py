@@ -52,8 +52,7 @@ def page_query(
 ) -> tuple[LiteralString, dict[str, Any]]:
     """The statement for one page of what is selected, and its values.
 
-    Unless it may go over what was pruned, the page is empty if it would begin below that: page and cuts are seen with
-    one snapshot, and the cuts are looked at once.
+    Without `over_pruned`, the page is empty if it would begin below a cut. Page and cuts are seen with one snapshot.
     """
     bounds = {"after": after, "until": until, "limit": limit}
     values = _values(selection)
@@ -64,7 +63,7 @@ def page_query(
 def range_query(
     columns: Sequence[str], selection: Selection, *, after: int, until: int, over_pruned: bool
 ) -> tuple[LiteralString, dict[str, Any]]:
-    """As `page_query`, for some columns of everything up to `until`, payload and meta as text."""
+    """As `page_query`, for some columns of everything up to `until`, with payload and meta as text."""
     values = _values(selection)
     conditions = _conditions(selection, values, over_pruned=over_pruned)
     if "stream" in values:
@@ -120,9 +119,12 @@ _COLLECTING = summary_sql.AggregateSyntax(
 
 
 def summed(connections: ReadConnections, asked: summary_sql.SummaryQuery, *, until: int) -> list[tuple[Any, ...]]:
-    """The answer of one statement, so of one snapshot; nothing if a part of the log was pruned."""
+    """The rows of a sum, from one statement and so one snapshot; none if a part of the log was pruned.
+
+    Each payload is compared with its checksum; links are not looked at.
+    """
     query = summary_sql.filled(statements.named("summarise"), asked, _EXTRACTING, _COLLECTING)
     is_kept = not asked.key.startswith(BY_PAYLOAD)  # an erased event has no key there
     hidden = connections.org is not None  # a tenant need not see the facts about its events
     values = {"until": until, "types": list(asked.types), "erased": is_kept, "hidden": hidden}
-    return connections.answer(query, values)
+    return connections.fetch(query, values)

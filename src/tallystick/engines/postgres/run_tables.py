@@ -46,7 +46,7 @@ class PostgresRunTables:
         """Every row of one of the tables, in order of key; no rows if no run was recorded yet."""
         assert table in _PUT, table
         with self._tables.reading() as session:
-            if not session.execute(statements.named("runs/has_steps"))[0][0]:
+            if not _taken(session):
                 return []
             names = [name for (name,) in session.execute(statements.named("runs/list_columns"), (table,))]
             rows = session.execute(statements.named(f"runs/list_{table}"))
@@ -55,9 +55,17 @@ class PostgresRunTables:
 
 def _migrate(session: Session) -> None:
     """Take the steps that are missing. Only one session changes tables at a time."""
-    there = session.execute(statements.named("runs/has_steps"))[0][0]
-    before = session.execute(statements.named("runs/find_step"))[0][0] if there else 0
+    taken = _taken(session)
     for step in steps():
-        if step.number > before:
+        if step.number > taken:
             session.execute(step.sql)
             session.execute(statements.named("runs/insert_step"), (step.number, f"{step.number:03d}_{step.name}"))
+
+
+def _taken(session: Session) -> int:
+    """The number of the last step that was taken; 0 if there are no tables yet."""
+    ((there,),) = session.execute(statements.named("runs/has_steps"))
+    if not there:
+        return 0
+    ((number,),) = session.execute(statements.named("runs/find_step"))
+    return int(number)

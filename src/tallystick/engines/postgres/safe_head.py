@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from tallystick import errors
 from tallystick.engines.postgres import statements
-from tallystick.engines.postgres.connections import Connections, ReadConnections
+from tallystick.engines.postgres.connections import ReadConnections, ServerConnections
 
 _ASK_AGAIN_S = 0.002
 _ASK_TIMES = 10
@@ -64,7 +64,7 @@ class SafeHead:
         return self._ask()[0]
 
     def _ask(self) -> tuple[int, int | None]:
-        self._connections.birthplace.require()
+        self._connections.process.require()
         with self._lock:
             values = (self._head, self._pending, self._holders)
         ((head, pending, holders, link),) = self._connections.rows("prove", values)
@@ -141,7 +141,7 @@ class HeadPublisher:
     A standby has no locks to look at and reads what is published; a reader that has just started begins there.
     """
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: ServerConnections) -> None:
         self._connections = connections
         self._changed = threading.Condition()
         self._dirty = False
@@ -174,7 +174,7 @@ class HeadPublisher:
 
     def publish(self) -> None:
         """Prove what can be proven now, and publish it."""
-        with self._connections.using() as connection:
+        with self._connections.connection() as connection:
             connection.execute(statements.named("advance"))
 
     def close(self) -> None:

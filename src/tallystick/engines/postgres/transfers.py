@@ -10,7 +10,7 @@ import psycopg
 
 from tallystick import errors
 from tallystick.engines.postgres import damage, statements, translate
-from tallystick.engines.postgres.connections import Connections, ReadConnections
+from tallystick.engines.postgres.connections import ReadConnections, ServerConnections
 from tallystick.engines.postgres.ledger_view import cut_of
 from tallystick.event.model import Event, Row
 from tallystick.store.ledger import Head
@@ -39,14 +39,14 @@ class StoredEnds:
 
     def source_head(self, org: str, source: str) -> int:
         rows = self._connections.rows("source_heads", ([org], [source]))
-        return int(rows[0][2]) if rows else 0
+        return next((int(seq) for _, _, seq in rows), 0)
 
 
-def write(connections: Connections, part: Received, *, recorded: int) -> None:
+def write(connections: ServerConnections, part: Received, *, recorded: int) -> None:
     """Write all of a part, or nothing."""
     document = msgspec.json.encode(_document(part)).decode()
     try:
-        with connections.given() as connection, connection.transaction():
+        with connections.raw_connection() as connection, connection.transaction():
             connection.execute(statements.named("become_maintenance"))
             connection.execute(statements.named("receive"), (document, recorded))
     except psycopg.Error as problem:

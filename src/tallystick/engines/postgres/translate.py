@@ -11,7 +11,7 @@ LOST = (psycopg.OperationalError, psycopg.InterfaceError)
 AGAIN = (
     psycopg.errors.DeadlockDetected,
     psycopg.errors.SerializationFailure,
-    psycopg.errors.UniqueViolation,  # an id that somebody else was just writing: the next judgement finds it
+    psycopg.errors.UniqueViolation,  # another session was just writing this id: the next attempt finds it
 )
 
 
@@ -21,13 +21,13 @@ OF_OURS = (REFUSED_BY_TRIGGER, REFUSED_BY_FUNCTION)
 
 
 def is_refused(problem: BaseException) -> bool:
-    """Whether the database does not take what was handed in, so that another commit may pass."""
+    """Whether the database refuses the values themselves, so that another commit may pass."""
     state = getattr(problem, "sqlstate", None) or ""
     return state in OF_OURS or (state[:2] in REFUSED and not isinstance(problem, AGAIN))
 
 
 def is_lost(problem: BaseException) -> bool:
-    """Whether the connection is gone, so that what the server did last is not known."""
+    """Whether the connection is lost, so that nobody knows what the server did last."""
     if isinstance(problem, psycopg_pool.PoolTimeout):
         return False  # nothing was sent
     if isinstance(problem, psycopg.errors.AdminShutdown | psycopg.errors.CrashShutdown):
@@ -36,16 +36,16 @@ def is_lost(problem: BaseException) -> bool:
 
 
 def of(problem: psycopg.Error, *, url: str, waited_ms: int) -> errors.TallyError:
-    """What a caller is told."""
-    told = problem.diag.message_primary or str(problem)  # and not where in our functions it was raised
-    reason = " ".join(told.split()) or type(problem).__name__
+    """The error that a caller gets."""
+    message = problem.diag.message_primary or str(problem)  # without the context, which is inside of our functions
+    reason = " ".join(message.split()) or type(problem).__name__
     if isinstance(problem, psycopg.errors.LockNotAvailable | psycopg.errors.QueryCanceled):
         return errors.Busy(waited_ms=waited_ms)
     if isinstance(problem, psycopg.errors.DiskFull):
         return errors.NoSpace(needed=0, path=url)
     if is_refused(problem) and problem.sqlstate not in OF_OURS:
         # The text may name an index, or quote what others stored.
-        return errors.InvalidInput(reason=f"the database does not take it (SQLSTATE {problem.sqlstate})")
+        return errors.InvalidInput(reason=f"the database refuses it (SQLSTATE {problem.sqlstate})")
     if isinstance(problem, psycopg.errors.InvalidCatalogName):
         return errors.StoreNotFound(url=url)
     if isinstance(problem, psycopg.errors.InsufficientPrivilege):

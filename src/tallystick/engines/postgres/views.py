@@ -1,7 +1,7 @@
-"""The rows of projections: `tally.views` has a row an epoch, `tally.view_rows` one a key.
+"""The rows of projections: `tally.views` has one row per epoch, `tally.view_rows` one per key.
 
-Invariants: at most one epoch of a projection is live (a unique index says so); whoever changes rows of an epoch has
-locked its row in `tally.views`, so a comparison of where the epoch was holds until the commit. One statement a batch.
+Invariants: a unique index keeps at most one epoch of a projection live. A session that changes rows of an epoch has
+locked its row in `tally.views`, so a comparison of its place holds until the commit. A batch is one statement.
 `tally.batch_rows` has what tasks computed for a batch that is not written yet; no reader may look there.
 """
 
@@ -19,7 +19,8 @@ from tallystick.engines.postgres.transactions import Transactions
 from tallystick.store import row_checks
 from tallystick.store.views import ROWS_PAGE, Place, Rows, Seen, ViewRow, can_become_live
 
-_PLACE_COLUMNS = slice(1, -4)  # behind the number of the epoch, in front of key, state, mark and check
+# Of the statements that return a place, and then its rows in the same columns: after the number of the epoch.
+_PLACE_COLUMNS, _ROW_COLUMNS = slice(1, -4), slice(-4, None)
 
 
 class PostgresViews:
@@ -69,10 +70,10 @@ class PostgresViews:
         if not found:
             return Rows(None, [])
         place = _checked_place(found[0][_PLACE_COLUMNS])
-        return Rows(place, row_checks.checked_rows(place, [row[-4:] for row in found[1:]]))
+        return Rows(place, row_checks.checked_rows(place, [row[_ROW_COLUMNS] for row in found[1:]]))
 
     def _see_all(self, place: Place) -> None:
-        """See once that an epoch has its rows: before it is said what is not among them."""
+        """Check once that an epoch has all of its rows, before a key is reported as missing."""
         name = (place.projection, place.epoch, place.drops)
         if name not in self.seen and not place.discarded:
             counted = self.counted(place.projection, epoch=place.epoch)
@@ -110,7 +111,8 @@ class PostgresViews:
             moved = _ask(connection, "move_view", _values(place) | {"previous": previous})
             if not moved:
                 raise self._elsewhere(place, previous)
-            values = {"number": moved[0][0], "batch": batch}
+            ((number,),) = moved
+            values = {"number": number, "batch": batch}
             ((found,),) = _ask(connection, "count_batch_rows", values)
             if found != rows:
                 raise _moved(place, f"a batch of {rows} rows", f"a batch of {found}")
@@ -137,7 +139,7 @@ class PostgresViews:
                 connection.execute(statements.named("set_view_live"), (False, projection, live.epoch))
             try:
                 connection.execute(statements.named("set_view_live"), (True, projection, epoch))
-            except psycopg.errors.UniqueViolation as problem:  # another one began at the same moment
+            except psycopg.errors.UniqueViolation as problem:  # another session switched at the same moment
                 raise _moved(staged, str(over), "another epoch is live") from problem
 
     def discard(self, projection: str, epoch: int, *, limit: int, live: bool = False) -> int:
@@ -146,7 +148,8 @@ class PostgresViews:
             closed = _ask(connection, "close_view", values)
             if not closed:
                 return 0
-            values = {"number": closed[0][0], "limit": limit}
+            ((number,),) = closed
+            values = {"number": number, "limit": limit}
             connection.execute(statements.named("empty_batches"), values)
             gone = connection.execute(statements.named("delete_view_rows"), values).rowcount
             if gone < limit:
@@ -166,7 +169,7 @@ class PostgresViews:
 
 
 def drop_within(connection: psycopg.Connection[Any], projection: str, keys: Sequence[str]) -> None:
-    """Drop states within a transaction. The places first: then what others wrote is seen, and no more of it comes."""
+    """Drop states within a transaction. It first locks the places: then it sees all rows of others, and none follow."""
     connection.execute(statements.named("lock_views"), (projection,))
     connection.execute(statements.named("count_view_drop"), (projection,))
     connection.execute(statements.named("drop_view_rows"), (projection, _keys(keys)))
@@ -174,8 +177,8 @@ def drop_within(connection: psycopg.Connection[Any], projection: str, keys: Sequ
 
 
 def not_whole(org: str | None) -> str | None:
-    """Why a handle for one org cannot keep rows: it sees a part of the log, and rows of all of it share a name."""
-    return None if org is None else f"it acts for {org!r} alone, and rows of projections are of the whole log"
+    """Why a handle for one org cannot keep rows: it sees a part of the log, and rows are of the whole log."""
+    return None if org is None else f"it acts only for {org!r}, and rows of projections are of the whole log"
 
 
 def _values(place: Place) -> dict[str, Any]:
@@ -183,7 +186,7 @@ def _values(place: Place) -> dict[str, Any]:
 
 
 def _columns(place: Place, rows: Sequence[ViewRow]) -> dict[str, Any]:
-    """Rows as an array a column; those without a state by their keys alone."""
+    """Rows as one array per column, and the keys of those without a state."""
     kept = [row for row in rows if row.state is not None]
     return {
         "keys": _keys([row.key for row in kept]),
@@ -195,7 +198,7 @@ def _columns(place: Place, rows: Sequence[ViewRow]) -> dict[str, Any]:
 
 
 def _place(row: Sequence[Any]) -> Place:
-    """A place as it is stored, for what replaces or removes it: a damaged one must not hold that up."""
+    """A place as it is stored, unchecked: damage must not hold up what replaces or removes it."""
     return Place(**dict(zip(Place.__struct_fields__, row[:-1], strict=True)))
 
 

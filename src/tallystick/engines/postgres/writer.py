@@ -17,12 +17,13 @@ import psycopg
 from tallystick import errors
 from tallystick.engines.postgres import batches, commands, damage, maintenance, statements, transfers, translate
 from tallystick.engines.postgres.batches import PROVISIONAL
-from tallystick.engines.postgres.connections import CONTROL, MAINTENANCE, Connections
+from tallystick.engines.postgres.connections import CONTROL, MAINTENANCE, ServerConnections
 from tallystick.engines.postgres.inline import InlineCommit, require_drawn
 from tallystick.engines.postgres.ledger_view import LedgerQueries, LockedView, of_another_org
 from tallystick.engines.postgres.opener import Login
 from tallystick.engines.postgres.shortcuts import Shortcuts
 from tallystick.event import canonical, names
+from tallystick.event.model import InDraft, InRow
 from tallystick.store import leases
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.group_commit import commit_each, halves, in_groups
@@ -41,7 +42,7 @@ class Writer:
 
     def __init__(
         self,
-        connections: Connections,
+        connections: ServerConnections,
         *,
         holder: Holder,
         clock: Callable[[], int],
@@ -58,15 +59,15 @@ class Writer:
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         """An outcome for each transaction, durable before it is returned."""
-        return in_groups(self._settled, list(transactions))
+        return in_groups(self._commit_group, list(transactions))
 
-    def _settled(self, group: Sequence[Transaction]) -> list[Outcome]:
+    def _commit_group(self, group: Sequence[Transaction]) -> list[Outcome]:
         """The outcomes of a group, even if the connection is lost meanwhile."""
         try:
-            return self._attempts(group)
+            return self._commit_with_retries(group)
         except psycopg.Error as problem:
             if len(group) > 1 and translate.is_refused(problem):  # separately, so that one does not fail the others
-                return commit_each(halves(group), self._settled)
+                return commit_each(halves(group), self._commit_group)
             if not translate.is_lost(problem):
                 refused = group[0].maintenance and maintenance.refusal(problem, group[0].maintenance)
                 if refused and len(group) == 1:
@@ -75,29 +76,31 @@ class Writer:
             lost = problem
         try:
             self._connections.renew()
-            outcomes = self._attempts([_with_ids(transaction) for transaction in group], again=True)
+            outcomes = self._commit_with_retries([_with_ids(transaction) for transaction in group], again=True)
         except (psycopg.Error, errors.Unavailable) as problem:
             reason = f"{' '.join(str(lost).split())}; and then: {problem}"
             raise errors.StoreFailed(operation="a commit", reason=reason) from lost
         return [_without_own_ids(outcome, transaction) for outcome, transaction in zip(outcomes, group, strict=True)]
 
-    def _attempts(self, group: Sequence[Transaction], *, again: bool = False) -> list[Outcome]:
+    def _commit_with_retries(self, group: Sequence[Transaction], *, again: bool = False) -> list[Outcome]:
         """Try again after deadlocks and the like: the server rolled them back, so nothing happened."""
         for attempt in range(_ATTEMPTS):
             try:
-                with self._connections.given() as connection:
-                    return self._once(connection, group, again)
+                with self._connections.raw_connection() as connection:
+                    return self._commit_once(connection, group, again)
             except translate.AGAIN:
                 if attempt == _ATTEMPTS - 1:
                     raise
         raise AssertionError
 
-    def _once(self, connection: psycopg.Connection[Any], group: Sequence[Transaction], again: bool) -> list[Outcome]:
+    def _commit_once(
+        self, connection: psycopg.Connection[Any], group: Sequence[Transaction], again: bool
+    ) -> list[Outcome]:
         if self.inline is None and len(group) == 1 and not self._connections.pooled and not _is_control(group[0]):
             outcome = self._shortcuts.commit(connection, group[0], again=again)
             if outcome is not None:
                 return [outcome]
-        return self._judged(connection, group, again)
+        return self._commit_by_ledger(connection, group, again)
 
     def _translated(self, problem: psycopg.Error) -> errors.TallyError:
         refused = damage.refused(problem, self._connections)
@@ -105,21 +108,15 @@ class Writer:
 
     def receive(self, part: Received) -> None:
         """Write a part of another store's log."""
-        self._require(MAINTENANCE)
+        self._login.require(MAINTENANCE, url=self._connections.url)
         transfers.write(self._connections, part, recorded=self._clock())
 
     def forget(self, before: int, limit: int) -> int:
         """Delete up to `limit` records of commands that took effect before a time."""
-        self._require(MAINTENANCE)
+        self._login.require(MAINTENANCE, url=self._connections.url)
         with self._connections.transaction() as connection:
             connection.execute(statements.named("become_maintenance"))
-            row = connection.execute(statements.named("forget_commands_before"), (before, limit)).fetchone()
-        return int(row[0]) if row else 0
-
-    def _require(self, role: str) -> None:
-        if role not in self._login.roles:
-            reason = f"the role that logs in is not a member of {role}"
-            raise errors.NotPermitted(url=self._connections.url, reason=reason)
+            return _number(connection.execute(statements.named("forget_commands_before"), (before, limit)))
 
     def close(self) -> None:
         """Give the leases back. What cannot be given back is taken over once this process is gone."""
@@ -128,7 +125,9 @@ class Writer:
                 self.commit([Transaction([], release=tuple(self._holder.held))])
         leases.retire(self._holder.owner)
 
-    def _judged(self, connection: psycopg.Connection[Any], group: Sequence[Transaction], again: bool) -> list[Outcome]:
+    def _commit_by_ledger(
+        self, connection: psycopg.Connection[Any], group: Sequence[Transaction], again: bool
+    ) -> list[Outcome]:
         """Decide about a group and write it in one database transaction, which takes two round trips."""
         inline = self.inline
         begin = self._beginning(group)
@@ -136,7 +135,7 @@ class Writer:
             view = LockedView(connection, LedgerQueries(group), begin=begin, alone=inline is not None)
             self._connections.require_same_history(connection)
             ledger = Ledger(view, next_position=PROVISIONAL, holder=self._holder)
-            asked = [_left_of(transaction, view) for transaction in group] if again else group
+            asked = [_remaining(transaction, view) for transaction in group] if again else group
             outcomes = [self._judge(ledger, view, transaction) for transaction in asked]
             promised = inline.store(connection, ledger.rows) if inline and ledger.rows else None
             first = self._write(connection, ledger, promised)
@@ -148,8 +147,7 @@ class Writer:
             raise
         ledger.committed()
         for stream, head in ledger.heads.items() if len(ledger.heads) == 1 else ():
-            _, _, first_seq, *_ = ledger.rows[0]
-            self._shortcuts.ends.learn(stream, head, first_seq=first_seq)
+            self._shortcuts.ends.learn(stream, head, first_seq=ledger.rows[0][InRow.seq])
         return [batches.placed(outcome, first) for outcome in outcomes]
 
     def _beginning(self, group: Sequence[Transaction]) -> Callable[[psycopg.Connection[Any]], None]:
@@ -168,10 +166,10 @@ class Writer:
             if self._org is not None:
                 self._require_own_org(self._org, view, transaction)
             if _is_control(transaction):
-                self._require(CONTROL)
+                self._login.require(CONTROL, url=self._connections.url)
             if transaction.maintenance is not None:
                 if maintenance.needs_role(transaction.maintenance):
-                    self._require(MAINTENANCE)
+                    self._login.require(MAINTENANCE, url=self._connections.url)
                 maintenance.require_named(transaction)
             return ledger.judge(transaction)
         except errors.TallyError as refusal:
@@ -179,7 +177,7 @@ class Writer:
 
     def _require_own_org(self, org: str, view: LockedView, transaction: Transaction) -> None:
         for write in transaction.writes:
-            named = {canonical.decode(meta).get("org") for _, _, _, _, _, meta, _, _ in write.drafts}
+            named = {canonical.decode(draft[InDraft.meta]).get("org") for draft in write.drafts}
             if write.stream in view.foreign or named != {org}:
                 raise of_another_org(write, org)
         if transaction.command is not None and transaction.command.key.org != org:
@@ -197,7 +195,7 @@ class Writer:
                 name, values = batches.written_by(ledger, recorded=self._clock())
                 written = connection.execute(statements.named(name), values, prepare=True)
                 if promised is not None:
-                    require_drawn(_drawn(written), promised)
+                    require_drawn(_number(written), promised)
             if ledger.sources:
                 marks = (*map(list, zip(*ledger.sources, strict=True)), list(ledger.sources.values()))
                 connection.execute(statements.named("move_sources"), marks)
@@ -210,13 +208,12 @@ class Writer:
             connection.execute("COMMIT")
         if written is None:
             return 0
-        return _drawn(written) if promised is None else promised
+        return _number(written) if promised is None else promised
 
 
-def _drawn(written: psycopg.Cursor[Any]) -> int:
-    row = written.fetchone()
-    assert row is not None
-    return int(row[0])
+def _number(answer: psycopg.Cursor[Any]) -> int:
+    ((number,),) = answer.fetchall()
+    return int(number)
 
 
 def _is_control(transaction: Transaction) -> bool:
@@ -238,12 +235,12 @@ def _with_ids(transaction: Transaction) -> Transaction:
     return msgspec.structs.replace(transaction, writes=writes)
 
 
-def _left_of(transaction: Transaction, view: LockedView) -> Transaction:
+def _remaining(transaction: Transaction, view: LockedView) -> Transaction:
     """What a retry still has to do. If all events are stored, everything else of the transaction was committed too.
 
     If the events were stored before the first attempt, the command has no record, and did not take effect.
     """
-    ids = [id_ for write in transaction.writes for _, _, id_, *_ in write.drafts]
+    ids = [draft[InDraft.id] for write in transaction.writes for draft in write.drafts]
     done = bool(ids) and all(view.find(id_) is not None for id_ in ids)
     if not done or (transaction.command is not None and view.command(transaction.command.key) is None):
         return transaction

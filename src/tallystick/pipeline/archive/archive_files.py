@@ -24,7 +24,7 @@ __all__ = ["EVENTS", "GRACE_SECONDS", "HEADS", "STAGING"]
 EVENTS, HEADS = "data", "heads"
 GRACE_SECONDS = 3600
 _CHUNK_BYTES = 4 << 20
-_OURS = re.compile(r"(?:data|heads)/(\d{19})-(\d{19})-[0-9a-f]{16}(?:-([0-9a-f]{16}))?\.parquet")
+_OWN_FILES = re.compile(r"(?:data|heads)/(\d{19})-(\d{19})-[0-9a-f]{16}(?:-([0-9a-f]{16}))?\.parquet")
 _NS = 1_000_000_000
 
 
@@ -75,12 +75,12 @@ def hash_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def commit(storage: Storage, before: Manifest, after: Manifest, there: frozenset[str], *, is_new: bool) -> Manifest:
+def commit(storage: Storage, before: Manifest, after: Manifest, existing: frozenset[str], *, is_new: bool) -> Manifest:
     """Commit the next manifest, and remove the files that are no longer needed; `Taken` if another run was first.
 
     Files that no manifest names are removed only after a commit: no other run can commit them from then on.
     """
-    if not is_new and not unnamed(there, before):
+    if not is_new and not unnamed(existing, before):
         sweep(storage, after, frozenset())
         return after
     try:
@@ -88,7 +88,7 @@ def commit(storage: Storage, before: Manifest, after: Manifest, there: frozenset
     except Taken:
         remove_run_files(storage, after.run)
         raise
-    sweep(storage, after, there)
+    sweep(storage, after, existing)
     return after
 
 
@@ -105,7 +105,7 @@ def without_grace(items: list[Superseded], erased: list[int]) -> list[Superseded
     """The entries, without a grace period for files that may hold an erased payload. `erased` is in order."""
 
     def holds(name: str) -> bool:
-        found = _OURS.fullmatch(name)
+        found = _OWN_FILES.fullmatch(name)
         return found is None or bisect_left(erased, int(found[1])) < bisect_right(erased, int(found[2]))
 
     return [msgspec.structs.replace(item, removable=0) if holds(item.name) else item for item in items]
@@ -113,20 +113,20 @@ def without_grace(items: list[Superseded], erased: list[int]) -> list[Superseded
 
 def archive_file_names(storage: Storage) -> frozenset[str]:
     """The files whose names have the form that runs give. All other files and folders stay as they are."""
-    return frozenset(name for folder in (EVENTS, HEADS) for name in storage.names(folder) if _OURS.fullmatch(name))
+    return frozenset(name for folder in (EVENTS, HEADS) for name in storage.names(folder) if _OWN_FILES.fullmatch(name))
 
 
-def still_there(there: frozenset[str], items: list[Superseded]) -> list[Superseded]:
+def still_existing(existing: frozenset[str], items: list[Superseded]) -> list[Superseded]:
     """The entries whose files still exist: the others no longer belong in a manifest."""
-    return [item for item in items if item.name in there]
+    return [item for item in items if item.name in existing]
 
 
-def unnamed(there: Iterable[str], kept: Manifest) -> set[str]:
+def unnamed(existing: Iterable[str], kept: Manifest) -> set[str]:
     """The files that the manifest does not name: of a run that was killed, or that has not committed yet."""
-    return set(there) - _listed(kept) - {item.name for item in kept.superseded}
+    return set(existing) - _listed(kept) - {item.name for item in kept.superseded}
 
 
-def sweep(storage: str | Path | Storage, kept: Manifest, there: frozenset[str] | None = None) -> None:
+def sweep(storage: str | Path | Storage, kept: Manifest, existing: frozenset[str] | None = None) -> None:
     """Remove superseded files whose grace period is over, and files of `there` and of its own run that `kept` lacks.
 
     `there` was listed before `kept` was committed: a run that has written files since then may still commit them.
@@ -135,7 +135,7 @@ def sweep(storage: str | Path | Storage, kept: Manifest, there: frozenset[str] |
     found = archive_file_names(storage)
     mine = {name for name in found if kept.run and run_of(name) == kept.run}
     gone = {item.name for item in kept.superseded if item.removable <= now} - _listed(kept)
-    for name in sorted(gone | unnamed(mine | (found if there is None else found & there), kept)):
+    for name in sorted(gone | unnamed(mine | (found if existing is None else found & existing), kept)):
         storage.remove(name)
 
 
@@ -148,7 +148,7 @@ def remove_run_files(storage: Storage, run: str) -> None:
 
 def run_of(name: str) -> str | None:
     """The run that wrote a file; None for a file of format 1."""
-    found = _OURS.fullmatch(name)
+    found = _OWN_FILES.fullmatch(name)
     return found[3] if found is not None else None
 
 

@@ -100,7 +100,7 @@ def read(
     """
     storage, wanted = storage_at(storage), list(dict.fromkeys(["position", *names]))
     last = file.first - 1
-    with found(storage, file), _opened(storage, file) as opened:
+    with damage_errors(storage, file), _opened(storage, file) as opened:
         begin, end = _groups(opened, file)
         edges = list(accumulate((opened.metadata.row_group(at).num_rows for at in range(end)), initial=0))
         _require_blocks(storage, file, opened, edges[begin], edges[end])
@@ -165,7 +165,7 @@ def _rows(opened: pq.ParquetFile, groups: Iterable[int], wanted: list[str], tabl
 
 
 @contextmanager
-def found(storage: Storage, file: BucketFile) -> Iterator[None]:
+def damage_errors(storage: Storage, file: BucketFile) -> Iterator[None]:
     """Raise errors of the file system and of Parquet as `ArchiveDamaged`, with the name of the file."""
     try:
         yield
@@ -179,7 +179,7 @@ def found(storage: Storage, file: BucketFile) -> Iterator[None]:
 
 def _require_order(storage: Storage, file: BucketFile, batch: pa.RecordBatch, last: int) -> int:
     """The last position of a batch; refused if its rows do not ascend within the bounds of their bucket."""
-    found = batch.column(0).to_numpy(zero_copy_only=False)
+    found = batch.column("position").to_numpy(zero_copy_only=False)
     if not (found[0] > last and np.all(found[1:] > found[:-1]) and found[-1] <= file.last):
         raise _damaged(storage, file, "does not have its positions in order")
     return int(found[-1])
@@ -223,7 +223,7 @@ def without_payloads(events: pa.RecordBatch, erased: Sequence[int]) -> pa.Record
     at = events.schema.get_field_index("payload")
     if not erased or at < 0 or not events.num_rows:
         return events
-    positions = events.column(events.schema.get_field_index("position"))
+    positions = events.column("position")
     bounds = pc.min_max(positions).as_py()
     gone = within(erased, bounds["min"], bounds["max"])
     if not gone:
@@ -271,10 +271,10 @@ def wrong_blocks(rows: Batches, blocks: Sequence[Block]) -> Iterator[Block]:
         digest, left = hashlib.sha256(), block.rows
         while left and batch is not None:
             its = batch.slice(0, left)
-            digest.update(column_hashes.lines(its.column(0), its.column(1)))
+            digest.update(column_hashes.lines(its.column("position"), its.column("link")))
             left -= its.num_rows
             batch = batch.slice(its.num_rows) if its.num_rows < batch.num_rows else next(waiting, None)
         if left or digest.hexdigest() != block.digest:
             yield block
     if batch is not None:
-        yield Block((batch.column(0)[0].as_py() - 1) // BLOCK_POSITIONS, 0, "")
+        yield Block((batch.column("position")[0].as_py() - 1) // BLOCK_POSITIONS, 0, "")

@@ -118,7 +118,7 @@ class BlockDigests:
     def take(self, events: pa.Table) -> None:
         """Take in the next rows."""
         for batch in events.select(_IN_BLOCKS).to_batches():
-            self._take(batch.column(0), batch.column(1))
+            self._take(batch.column("position"), batch.column("link"))
 
     def _take(self, positions: pa.Array, links: pa.Array) -> None:
         found = positions.to_numpy()

@@ -123,7 +123,7 @@ def _forget(directory: Path, catalog: Any) -> None:
 
 
 def iceberg_catalog(given: str | Path) -> Any:
-    """The catalog beside an archive; its table is `tallystick.events`."""
+    """The Iceberg catalog of an archive; its table is `tallystick.events`."""
     from pyiceberg.catalog.sql import SqlCatalog
 
     directory = directory_at(given, what="archive") / ICEBERG

@@ -67,7 +67,7 @@ def _adding_keys(projection: Any, catalog: Catalog) -> Callable[[Batches], Batch
             for batch in batches:
                 events = catalog.upcast(list(columns.to_events(batch)))
                 keys = pa.array([model.key_of(projection, event) for event in events], pa.string())
-                arrays = [batch.column(batch.schema.get_field_index(name)) for name in columns.COLUMNS]
+                arrays = [batch.column(name) for name in columns.COLUMNS]
                 yield pa.RecordBatch.from_arrays([*arrays, keys], [*columns.COLUMNS, KEY])
 
     return add

@@ -4,7 +4,8 @@
 
 A group is a set of keys, chosen by hash, whose states fit into a worker together. A packet holds events of one group
 from one piece, as compressed Arrow: key by key, each key's events in order of position. Numbers rise with the pieces,
-so the packets of a group, read in order of number, have the events of each key in order.
+so the packets of a group, read in order of number, have the events of each key in order. The row `rebuild, a Python
+projection: processor time of an event, largest log` measures the gain over single rows.
 """
 
 from __future__ import annotations
@@ -80,14 +81,14 @@ def packed(
 
     def pack(numbered: tuple[int, LogPiece]) -> Batches:
         number, piece = numbered
-        yield from _sent(_packets(reader, piece, number, projection, catalog, plan, keys))
+        yield from _batched(_packets(reader, piece, number, projection, catalog, plan, keys))
         pa.default_memory_pool().release_unused()  # the worker runs other tasks after this one
 
     found = tasks.table(spark, list(enumerate(pieces)), pack, _DDL)
     return found.repartitionById(plan.parts, "part").sortWithinPartitions("grp", "number")
 
 
-def _sent(packets: Iterator[Packet]) -> Batches:
+def _batched(packets: Iterator[Packet]) -> Batches:
     """Packets in batches of about `SENT_BYTES`."""
     waiting: list[Packet] = []
     size = 0
@@ -173,11 +174,11 @@ def unpacked(batches: Batches, projection: Any, catalog: Catalog) -> Iterator[Ke
         schema = schema.append(pa.field(KEY, pa.string()))
     codec = pa.Codec("zstd")
     for batch in batches:
-        groups, sizes = batch.column(1).to_pylist(), batch.column(3).to_pylist()
-        for group, size, packet in zip(groups, sizes, batch.column(4), strict=True):
+        groups, sizes = batch.column("grp").to_pylist(), batch.column("size").to_pylist()
+        for group, size, packet in zip(groups, sizes, batch.column("packet"), strict=True):
             whole = pa.ipc.read_record_batch(codec.decompress(packet.as_buffer(), size), schema)
             for begin in range(0, whole.num_rows, _EVENTS_A_TURN):
                 part = whole.slice(begin, _EVENTS_A_TURN)
                 events = catalog.upcast(list(columns.to_events(part)))
-                keys = part.column(part.schema.get_field_index(name)).to_numpy(zero_copy_only=False).tolist()
+                keys = part.column(name).to_numpy(zero_copy_only=False).tolist()
                 yield keys, [group] * len(keys), events

@@ -1,7 +1,8 @@
 """From payloads to columns, a table at a time: decoded, checked and transposed in C, without a line of Python per row.
 
 If a value in a table has an unexpected form, Python processes the table event by event. It either finds the same
-values the slow way, or refuses an event by name.
+values the slow way, or refuses an event by name. The row `rebuild, a summary: processor time of an event, largest log`
+measures the gain.
 """
 
 from __future__ import annotations

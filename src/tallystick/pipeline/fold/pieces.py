@@ -90,8 +90,8 @@ class PieceReader(msgspec.Struct, frozen=True, kw_only=True):
         """The rows of the selected types up to `until`, without payloads that were erased since."""
         until, types = self.query.until, self.query.selection.types
         batch = bucket_reader.without_payloads(batch, erased)
-        if until is not None and batch.column(0)[-1].as_py() > until:
-            batch = batch.filter(pc.less_equal(batch.column(0), until))
+        if until is not None and batch.column("position")[-1].as_py() > until:
+            batch = batch.filter(pc.less_equal(batch.column("position"), until))
         if types:
             is_chosen = pc.is_in(batch.column("type"), pa.array(sorted(types)))
             if not pc.all(is_chosen).as_py():

@@ -94,7 +94,7 @@ def _keyed(batches: Batches, projection: Any, catalog: Catalog) -> Iterator[Keye
     """Keys and upcast events. They are sorted by key, so each key is its own group."""
     name = key_name(projection)
     for batch in batches:
-        keys = batch.column(batch.schema.get_field_index(name)).to_numpy(zero_copy_only=False).tolist()
+        keys = batch.column(name).to_numpy(zero_copy_only=False).tolist()
         yield keys, keys, catalog.upcast(list(columns.to_events(batch)))
 
 

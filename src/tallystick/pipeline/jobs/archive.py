@@ -72,16 +72,16 @@ def _archive(
         require_same_history(storage, before, store, spark)
         head = store.log.head() if until is None else min(until, store.log.head())
         erased = erasures(store, spark, after=before.through, until=head)
-    there = archive_files.archive_file_names(storage)
+    existing = archive_files.archive_file_names(storage)
     buckets = _new_buckets(spark, url, storage, run, before, head, bucket_events)
     kept, gone = _without_erased(spark, storage, run, before, erased)
     with open_log(url) as store:
         buckets = _note_lacking(store, buckets)
         after = _next(store, before, [*kept, *buckets], max(head, before.through))
     old = archive_files.superseded(gone, grace_seconds=0)  # files with erased payloads get no grace period
-    waiting = archive_files.without_grace(archive_files.still_there(there, before.superseded), erased)
+    waiting = archive_files.without_grace(archive_files.still_existing(existing, before.superseded), erased)
     after = msgspec.structs.replace(after, superseded=[*waiting, *old], run=run)
-    after = archive_files.commit(storage, before, after, there, is_new=bool(buckets or gone))
+    after = archive_files.commit(storage, before, after, existing, is_new=bool(buckets or gone))
     return ArchiveResult(
         events=sum(bucket.rows for bucket in buckets),
         buckets=len(buckets),

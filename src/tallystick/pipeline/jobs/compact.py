@@ -64,15 +64,15 @@ def compact(
 def _compact(spark: SparkSession, storage: Storage, bucket_events: int, grace_seconds: float) -> CompactResult:
     """One attempt from the newest manifest; `Taken` if another run commits first."""
     before, run = manifest.load(storage), manifest.new_run()
-    there = archive_files.archive_file_names(storage)
+    existing = archive_files.archive_file_names(storage)
     twice = _repeated(spark, storage, before, bucket_events)
     wrong = {position for row in twice for position in row["positions"]}
     is_hopeless = len(twice) > PROBLEMS_MAX
     buckets, gone = (before.buckets, []) if is_hopeless else _merged(spark, storage, run, before, bucket_events, wrong)
     old = archive_files.superseded(gone, grace_seconds=grace_seconds)
-    waiting = archive_files.still_there(there, before.superseded)
+    waiting = archive_files.still_existing(existing, before.superseded)
     after = msgspec.structs.replace(before, buckets=buckets, superseded=[*waiting, *old], run=run)
-    after = archive_files.commit(storage, before, after, there, is_new=buckets != before.buckets)
+    after = archive_files.commit(storage, before, after, existing, is_new=buckets != before.buckets)
     return CompactResult(
         buckets_before=len(before.buckets),
         buckets_after=len(after.buckets),

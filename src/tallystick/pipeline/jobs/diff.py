@@ -149,7 +149,7 @@ def diff(
             chosen = ends.where(differing).orderBy("key").limit(KEYS_MAX).select("key").collect()
         finally:
             ends.unpersist()
-        found = _parted(spark, source, both, known, streams, [row["key"] for row in chosen]) if count else []
+        found = _differences(spark, source, both, known, streams, [row["key"] for row in chosen]) if count else []
     return DiffResult(keys=keys, differing=count, until=source.until, differences=found)
 
 
@@ -158,16 +158,16 @@ def _end(both: Any, key: str, states: Any, last: Any) -> tuple[str, bytes, bytes
     return key, _DIFFERS if both.differ(states, last) else b"", b""
 
 
-def _parted(
+def _differences(
     spark: SparkSession, source: WholeLog, both: Both, catalog: Catalog, streams: StreamFilter, keys: list[str]
 ) -> list[KeyDifference]:
     """Where these keys begin to differ, and how their last states differ."""
     events, runs = keyed(spark, source, both, catalog, streams=streams, keys=keys)
-    rows = events.mapInArrow(_partings(both, catalog, runs), "key string, found binary").orderBy("key").collect()
+    rows = events.mapInArrow(_difference_task(both, catalog, runs), "key string, found binary").orderBy("key").collect()
     return [msgspec.json.decode(bytes(row["found"]), type=KeyDifference) for row in rows]
 
 
-def _partings(both: Both, catalog: Catalog, runs: Runs) -> Callable[[Batches], Batches]:
+def _difference_task(both: Both, catalog: Catalog, runs: Runs) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
         with mark_errors():
             first: dict[str, Event] = {}

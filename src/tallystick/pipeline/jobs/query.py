@@ -31,7 +31,7 @@ _NS_A_US = 1000
 def view(spark: SparkSession, url: str, archive: str | Path | None = None, *, name: str = VIEW) -> DataFrame:
     """Create the view `events` of a log: its columns, `at` (the time as a timestamp), `org`, and `data`."""
     source = _source(spark, url, archive)
-    return _named(_with_more(source.table(spark), _data_type(spark, source)), name)
+    return _create_view(_with_extra_columns(source.table(spark), _data_type(spark, source)), name)
 
 
 def sql(spark: SparkSession, url: str, query: str, archive: str | Path | None = None) -> DataFrame:
@@ -41,8 +41,8 @@ def sql(spark: SparkSession, url: str, query: str, archive: str | Path | None = 
     if needs is None or _DATA in needs.columns:
         type_ = _data_type(spark, source)
         needs = _needs(spark, query, type_)
-    events = source.table(spark) if needs is None else _narrowed(spark, source, needs)
-    _named(_with_more(events, type_), VIEW)
+    events = source.table(spark) if needs is None else _needed_events(spark, source, needs)
+    _create_view(_with_extra_columns(events, type_), VIEW)
     return spark.sql(query)
 
 
@@ -50,7 +50,7 @@ def _source(spark: SparkSession, url: str, archive: str | Path | None) -> WholeL
     return whole_log(url, archive, over_pruned=True, ordered=False, spark=spark)
 
 
-def _named(table: DataFrame, name: str) -> DataFrame:
+def _create_view(table: DataFrame, name: str) -> DataFrame:
     table.createOrReplaceTempView(name)
     return table
 
@@ -63,14 +63,14 @@ def _needs(spark: SparkSession, query: str, type_: str | None) -> QueryNeeds | N
     if not isinstance(spark, SparkSession):  # Spark Connect does not show its plans
         return None
     empty = query_plan.empty_events(spark, *([f"{_DATA} string"] if type_ is None else []))
-    _named(_with_more(empty, type_), VIEW)
+    _create_view(_with_extra_columns(empty, type_), VIEW)
     try:
         return query_plan.query_needs(spark.sql(query))
     except AnalysisException:
         return None
 
 
-def _narrowed(spark: SparkSession, source: WholeLog, needs: QueryNeeds) -> DataFrame:
+def _needed_events(spark: SparkSession, source: WholeLog, needs: QueryNeeds) -> DataFrame:
     """The events that a query may need; columns that it does not need are null."""
     if needs.until is not None and not source.by_stream:
         source = msgspec.structs.replace(source, until=min(source.until, needs.until))
@@ -83,7 +83,7 @@ def _narrowed(spark: SparkSession, source: WholeLog, needs: QueryNeeds) -> DataF
     return found.withColumns(others).select(*COLUMNS) if others else found
 
 
-def _with_more(events: DataFrame, type_: str | None) -> DataFrame:
+def _with_extra_columns(events: DataFrame, type_: str | None) -> DataFrame:
     """The events with `at`, `org` and `data`."""
     if type_ is not None:
         events = events.withColumn(_DATA, F.from_json("payload", type_) if type_ else F.lit(None).cast("string"))

@@ -90,6 +90,7 @@ def computed(rows: DataFrame) -> Iterator[DataFrame]:
 
 def chunks(rows: DataFrame) -> Iterator[list[ViewRow]]:
     """The rows in lists for one transaction each; the driver holds one partition at a time."""
-    found = (ViewRow(row[0], bytes(row[1]), bytes(row[2])) for row in rows.toLocalIterator(prefetchPartitions=True))
+    iterator = rows.toLocalIterator(prefetchPartitions=True)
+    found = (ViewRow(key, bytes(state), bytes(mark)) for key, state, mark in iterator)
     while chunk := list(islice(found, ROWS_A_WRITE)):
         yield chunk

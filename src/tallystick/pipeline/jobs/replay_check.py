@@ -141,7 +141,7 @@ def _checks(batches: Batches, store: Store, codes: dict[str, ReducerCode], catal
     """One check per stream, after its last event: facts come first, then events."""
     current: StreamCheck | None = None
     for batch in batches:
-        subjects = batch.column(batch.schema.get_field_index(SUBJECT)).to_pylist()
+        subjects = batch.column(SUBJECT).to_pylist()
         for subject, event in zip(subjects, catalog.upcast(list(columns.to_events(batch))), strict=True):
             if current is None or current.stream != subject:
                 if current is not None:

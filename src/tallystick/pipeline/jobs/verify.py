@@ -71,23 +71,24 @@ def verify(
 ) -> VerifyResult:
     """Verify a log, and its archive if it has one."""
     own = job_session(spark)
-    with clear(), watched(spark, "verify", show), _kept(_heads(own, url)) as heads:
-        seen = _first(heads.agg(F.count(F.lit(1)), F.max(F.when(F.col("stream") == "", F.col("seq")))))
+    with clear(), watched(spark, "verify", show), _persisted(_heads(own, url)) as heads:
+        head = F.max(F.when(F.col("stream") == "", F.col("seq")))
+        seen = _first(heads.agg(F.count_if(F.col("stream") != "").alias("streams"), head.alias("head")))
         source = whole_log(
             url,
             archive,
             over_pruned=True,
             over_holes=True,
             trusting=False,
-            seen=seen[1],
+            seen=seen["head"],
             ordered=False,
             spark=spark,
         )
-        found = VerifyResult(until=source.until, archived=source.through, streams=seen[0] - 1)
-        _driver_side(source, found)
+        found = VerifyResult(until=source.until, archived=source.through, streams=seen["streams"])
+        _add_known_problems(source, found)
         pieces = piece_check.pieces_of(source, cores=tasks.cores(spark))
-        with _kept(piece_check.checked(own, source, pieces)) as checked:
-            _rows(source, checked, heads.where("stream != ''"), 0 if source.by_stream else seen[1], found)
+        with _persisted(piece_check.checked(own, source, pieces)) as checked:
+            _check_rows(source, checked, heads.where("stream != ''"), 0 if source.by_stream else seen["head"], found)
     return found
 
 
@@ -115,7 +116,7 @@ def _as_batch(rows: list[Head]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(values, kind) for values, kind in columns], schema=HEADS)
 
 
-def _driver_side(source: WholeLog, found: VerifyResult) -> None:
+def _add_known_problems(source: WholeLog, found: VerifyResult) -> None:
     """Add what is known without reading events: holes, faults of the manifest, and erasures that are not done."""
     with open_log(source.url) as store:
         for hole in store.log.holes():
@@ -124,10 +125,10 @@ def _driver_side(source: WholeLog, found: VerifyResult) -> None:
         if source.manifest is not None:
             wrong = islice(manifest.faults(source.manifest), PROBLEMS_MAX)
             found.problems += [Problem("archive", reason) for reason in wrong]
-    found.unsure += _unreached(source)
+    found.unsure += _undone_erasures(source)
 
 
-def _unreached(source: WholeLog) -> Iterator[str]:
+def _undone_erasures(source: WholeLog) -> Iterator[str]:
     """What erasures have not reached yet; the next archive run removes it."""
     if source.manifest is None or source.storage is None:
         return
@@ -138,13 +139,13 @@ def _unreached(source: WholeLog) -> Iterator[str]:
 
 
 @contextmanager
-def _kept(table: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DISK) -> Iterator[DataFrame]:
+def _persisted(table: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DISK) -> Iterator[DataFrame]:
     """A table that is computed once and used several times."""
-    kept = table.persist(level)
+    persisted = table.persist(level)
     try:
-        yield kept
+        yield persisted
     finally:
-        kept.unpersist()
+        persisted.unpersist()
 
 
 def _first(table: DataFrame) -> Row:
@@ -164,12 +165,13 @@ class _Counts(NamedTuple):
 def _count(checked: DataFrame, found: VerifyResult) -> _Counts:
     """Fill in the numbers of events; the numbers of rows that need further checks."""
     kind = F.col("kind")
-    sums = [F.sum(name) for name in ("events", "signed", "community")]
-    chosen = ((kind == SUSPECT) & F.col("gone"), kind == FACT, kind == SUSPECT)
-    counts = [F.count(F.when(each, 1)) for each in chosen]
-    row = _first(checked.agg(*sums, *counts, F.count(F.lit(1))))
-    found.events, found.signed, found.community, found.erased = (value or 0 for value in row[:4])
-    return _Counts(row[6], row[4], row[5])
+    sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in ("events", "signed", "community")]
+    chosen = {"erased": (kind == SUSPECT) & F.col("gone"), "facts": kind == FACT, "suspects": kind == SUSPECT}
+    counts = [F.count_if(is_chosen).alias(name) for name, is_chosen in chosen.items()]
+    row = _first(checked.agg(*sums, *counts, F.count(F.lit(1)).alias("rows")))
+    found.events, found.signed, found.community = row["events"], row["signed"], row["community"]
+    found.erased = row["erased"]
+    return _Counts(row["rows"], row["facts"], row["suspects"])
 
 
 class _Claims(NamedTuple):
@@ -182,7 +184,7 @@ class _Claims(NamedTuple):
     suspects: DataFrame
 
 
-def _rows(source: WholeLog, checked: DataFrame, heads: DataFrame, until: int, found: VerifyResult) -> None:
+def _check_rows(source: WholeLog, checked: DataFrame, heads: DataFrame, until: int, found: VerifyResult) -> None:
     """All checks on the rows that the tasks left."""
     counts = _count(checked, found)
     set_shuffle_partitions(
@@ -192,24 +194,24 @@ def _rows(source: WholeLog, checked: DataFrame, heads: DataFrame, until: int, fo
     control = checked.where(F.col("kind") == FACT).select(*names, "type", "payload")
     suspects = checked.where(F.col("kind") == SUSPECT).select(*names, "checksum", "gone")
     own = checked.where(F.col("kind") == PROBLEM).select(*findings.FINDING)
-    with _kept(findings.stitched(checked)) as beside:
+    with _persisted(findings.stitched(checked)) as stitched:
         unknown = findings.unknown_facts(control, heads, until=until)
-        with _kept(_trusted(control, unknown, beside, suspects) if counts.facts else control) as trusted:
+        with _persisted(_trusted(control, unknown, stitched, suspects) if counts.facts else control) as trusted:
             if source.manifest is not None:
-                _witnessed(source, source.manifest, control if counts.facts else None, found)
+                _check_witnesses(source, source.manifest, control if counts.facts else None, found)
             if counts.facts:
-                found.pruned = _pruned(findings.pruned_claims(trusted))
-            said = _said(source, heads, trusted, suspects)
-            following = findings.with_cuts(beside, said.pruned) if counts.facts else findings.without_cuts(beside)
+                found.pruned = _pruned_count(findings.pruned_claims(trusted))
+            claims = _claims(source, heads, trusted, suspects)
+            following = findings.with_cuts(stitched, claims.pruned) if counts.facts else findings.without_cuts(stitched)
             wrong = [own, findings.wrong_places(following)]
             if counts.facts or counts.suspects:
-                wrong += [unknown, findings.unexplained(suspects, said.erased)]
-            _places(source, checked, said, counts, wrong, found)
+                wrong += [unknown, findings.unexplained(suspects, claims.erased)]
+            _check_claims(source, checked, claims, counts, wrong, found)
             if found.signed or found.community:
-                _signatures(following, found)
+                _check_signatures(following, found)
 
 
-def _witnessed(source: WholeLog, listed: Manifest, control: DataFrame | None, found: VerifyResult) -> None:
+def _check_witnesses(source: WholeLog, listed: Manifest, control: DataFrame | None, found: VerifyResult) -> None:
     """Check that the archive is the one that the log was pruned by: by facts in the rows and facts about cuts."""
     known = []
     for row in findings.relied_on(control).collect() if control is not None else ():
@@ -223,43 +225,43 @@ def _witnessed(source: WholeLog, listed: Manifest, control: DataFrame | None, fo
     found.problems += [Problem("archive", reason) for reason in wrong[:PROBLEMS_MAX]]
 
 
-def _said(source: WholeLog, heads: DataFrame, trusted: DataFrame, suspects: DataFrame) -> _Claims:
+def _claims(source: WholeLog, heads: DataFrame, trusted: DataFrame, suspects: DataFrame) -> _Claims:
     pruned = findings.pruned_claims(trusted)
     if source.manifest is not None:  # with an archive, only events that were pruned without it may be missing
         pruned = pruned.where("accepted and archive is null")
     return _Claims(heads, pruned, findings.erased_claims(trusted), findings.sealed_claims(trusted), suspects)
 
 
-def _trusted(control: DataFrame, unknown: DataFrame, beside: DataFrame, suspects: DataFrame) -> DataFrame:
+def _trusted(control: DataFrame, unknown: DataFrame, stitched: DataFrame, suspects: DataFrame) -> DataFrame:
     """The control facts that can explain a missing event or payload: linked, unchanged, and known to the log."""
-    broken = findings.wrong_places(findings.without_cuts(beside.where(F.col("stream").startswith("tally."))))
+    broken = findings.wrong_places(findings.without_cuts(stitched.where(F.col("stream").startswith("tally."))))
     bad = [item.select("stream", "seq") for item in (unknown, broken, suspects)]
     return control.join(reduce(DataFrame.unionAll, bad).distinct(), ["stream", "seq"], "left_anti")
 
 
-def _pruned(claims: DataFrame) -> int:
+def _pruned_count(claims: DataFrame) -> int:
     """The number of pruned events, by the last fact about each stream."""
     gone = claims.groupBy("stream").agg(F.max("count").alias("count")).agg(F.sum("count")).first()
     return (gone[0] if gone is not None else 0) or 0
 
 
-def _places(
-    source: WholeLog, checked: DataFrame, said: _Claims, counts: _Counts, wrong: list[DataFrame], found: VerifyResult
+def _check_claims(
+    source: WholeLog, checked: DataFrame, claims: _Claims, counts: _Counts, wrong: list[DataFrame], found: VerifyResult
 ) -> None:
     """Check the claims about single events. Events that no piece has reported are looked up in the whole log."""
-    with _kept(findings.unmatched(said.heads, findings.last_of(checked))) as ends:
-        gone = said.suspects.where("gone").select("stream", "seq")
-        still = said.erased.join(gone, ["stream", "seq"], "left_anti")
-        named = [ends, *([still, said.sealed] if counts.facts else [])]
-        with _kept(findings.places(*named)) as places:
+    with _persisted(findings.unmatched(claims.heads, findings.last_of(checked))) as ends:
+        gone = claims.suspects.where("gone").select("stream", "seq")
+        still = claims.erased.join(gone, ["stream", "seq"], "left_anti")
+        named = [ends, *([still, claims.sealed] if counts.facts else [])]
+        with _persisted(findings.places(*named)) as places:
             if count := places.count():  # otherwise every claim holds
                 there = _located(source, checked, places, count)
-                wrong = [*wrong, findings.wrong_heads(there, ends, said.pruned)]
+                wrong = [*wrong, findings.wrong_heads(there, ends, claims.pruned)]
                 if counts.facts:
-                    wrong.append(findings.unkept_erasures(there, said.suspects, said.erased, said.pruned))
-                    wrong.append(findings.wrong_seals(there, said.sealed))
+                    wrong.append(findings.unkept_erasures(there, claims.suspects, claims.erased, claims.pruned))
+                    wrong.append(findings.wrong_seals(there, claims.sealed))
             _add(reduce(DataFrame.unionAll, wrong), found)
-    _streams(source, checked, found)
+    _check_streams(source, checked, found)
 
 
 def _located(source: WholeLog, checked: DataFrame, places: DataFrame, count: int) -> DataFrame:
@@ -276,7 +278,7 @@ def _readable(checked: DataFrame, folder: str) -> list[str]:
     return [row["what"] for row in found]
 
 
-def _streams(source: WholeLog, checked: DataFrame, found: VerifyResult) -> None:
+def _check_streams(source: WholeLog, checked: DataFrame, found: VerifyResult) -> None:
     """If blocks are wrong, find which streams lack events, by the ends in the archive."""
     if not any(problem.what == "block" for problem in found.problems):
         return
@@ -290,7 +292,7 @@ def _streams(source: WholeLog, checked: DataFrame, found: VerifyResult) -> None:
     _add(missing.unionAll(findings.unknown_events(archived, ends)), found)
 
 
-def _signatures(beside: DataFrame, found: VerifyResult) -> None:
+def _check_signatures(stitched: DataFrame, found: VerifyResult) -> None:
     try:
         from tallystick.community import signatures as authors
         from tallystick.pipeline.verify import signatures
@@ -299,7 +301,7 @@ def _signatures(beside: DataFrame, found: VerifyResult) -> None:
             f"signatures were not checked, since {missing.name} is not installed: tallystick[community]"
         )
         return
-    with _kept(signatures.wrong_signatures(beside)) as wrong:
+    with _persisted(signatures.wrong_signatures(stitched)) as wrong:
         nobodys = wrong.where(F.col("what") == authors.NOBODYS).count()
         _add(wrong.where(F.col("what") == authors.SIGNATURE), found)
     if nobodys:

@@ -40,7 +40,7 @@ from tallystick.pipeline.storage.directory import DirectoryStorage
 from tallystick.pipeline.storage.port import Storage, Taken
 
 _SETTINGS = {"delta.logRetentionDuration": "interval 5200 weeks"}
-_OURS = re.compile(r"(?:day=[^/]+/bucket=[^/]+/)?part-\d+-[0-9a-f-]{36}-c\d+(?:\.\w+)?\.parquet")
+_OWN_FILES = re.compile(r"(?:day=[^/]+/bucket=[^/]+/)?part-\d+-[0-9a-f-]{36}-c\d+(?:\.\w+)?\.parquet")
 _POSITIONS_AT_A_TIME = 2_000  # a statement with more takes too long to plan
 _WRITER = WriterProperties(
     compression="ZSTD",
@@ -173,20 +173,20 @@ class Delta:
         The commit makes every other run under way fail, so no run can still add one of these files.
         """
         assert self._mark is not None
-        there = self._there()
+        existing = self._existing()
         self._write(iter(()), SCHEMA if self._mark.buckets else ROWS, "append", self._mark)
         self.mark()
-        old = there - {file.name for file in self.files()}
+        old = existing - {file.name for file in self.files()}
         for name in sorted(old):
             self.storage.remove(name)
         return len(old)
 
     def left(self) -> int:
         """The number of data files that the newest version does not name."""
-        return len(self._there() - {file.name for file in self.files()})
+        return len(self._existing() - {file.name for file in self.files()})
 
-    def _there(self) -> set[str]:
-        return {name for name in self.storage.names_below("") if _OURS.fullmatch(name)}
+    def _existing(self) -> set[str]:
+        return {name for name in self.storage.names_below("") if _OWN_FILES.fullmatch(name)}
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:

@@ -176,5 +176,5 @@ def _events_of(source: WholeLog, part: Range, over_pruned: bool) -> Iterator[pa.
 
 
 def _within(batch: pa.RecordBatch, part: Range) -> pa.RecordBatch:
-    position = batch.column(batch.schema.get_field_index("position"))
+    position = batch.column("position")
     return batch.filter(pc.and_(pc.greater(position, part.after), pc.less_equal(position, part.until)))

@@ -49,7 +49,7 @@ _SETTINGS = {
     "write.parquet.compression-codec": "zstd",
     "commit.retry.num-retries": "0",  # a retry would commit on a version that the mark was not read from
 }
-_OURS = re.compile(
+_OWN_FILES = re.compile(
     r"data/(?:day=[^/]+/bucket=[^/]+/)?\d+-\d+-[0-9a-f-]{36}\.parquet"
     r"|metadata/(?:snap-\d+-\d+-[0-9a-f-]{36}|[0-9a-f-]{36}-m\d+)\.avro"
     r"|staging/part-[0-9a-f]{32}\.parquet"
@@ -179,7 +179,7 @@ class Iceberg:
 
         The commit makes every other run under way fail, so no run can still add one of these files.
         """
-        there = self._there()
+        existing = self._existing()
         current = self._table.current_snapshot()
         old = [item.snapshot_id for item in self._table.snapshots() if current and item != current]
         with self._translated_errors(), self._table.transaction() as transaction:
@@ -187,18 +187,18 @@ class Iceberg:
             with ExpireSnapshots(transaction) as expiring:
                 expiring.by_ids(old)
         self.mark()
-        gone = there - self._named()
+        gone = existing - self._named()
         for name in sorted(gone):
             self.storage.remove(name)
         return sum(name.endswith(".parquet") for name in gone)
 
     def left(self) -> int:
         """The number of data files that the newest version does not name."""
-        return sum(name.endswith(".parquet") for name in self._there() - self._named())
+        return sum(name.endswith(".parquet") for name in self._existing() - self._named())
 
-    def _there(self) -> set[str]:
+    def _existing(self) -> set[str]:
         names = [*self.storage.names_below("data"), *self.storage.names("metadata"), *staged(self.storage)]
-        return {name for name in names if _OURS.fullmatch(name)}
+        return {name for name in names if _OWN_FILES.fullmatch(name)}
 
     def _named(self) -> set[str]:
         """The names of all files that the newest snapshot needs."""

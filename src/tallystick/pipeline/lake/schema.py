@@ -32,11 +32,11 @@ def bucket_of(stream: str, buckets: int = BUCKETS) -> int:
 
 def with_partitions(events: pa.RecordBatch, buckets: int) -> pa.RecordBatch:
     """Events with the three computed columns."""
-    names = events.column(events.schema.get_field_index("stream")).dictionary_encode()
+    names = events.column("stream").dictionary_encode()
     streams = names.dictionary.to_pylist()
     kinds = pa.array([stream.partition("/")[0] for stream in streams], pa.string())
     numbers = pa.array([bucket_of(stream, buckets) for stream in streams], pa.int32())
-    times = events.column(events.schema.get_field_index("time")).to_numpy(zero_copy_only=False)
+    times = events.column("time").to_numpy(zero_copy_only=False)
     days = pa.array(np.floor_divide(times, _NS_A_DAY).astype(np.int32), pa.int32()).cast(pa.date32())
     added = [pc.take(kinds, names.indices), days, pc.take(numbers, names.indices)]
     return pa.RecordBatch.from_arrays([*events.select(list(COLUMNS)).columns, *added], schema=SCHEMA)

@@ -71,7 +71,8 @@ def _array(name: str, events: Sequence[Event]) -> pa.Array:
     return pa.array(values, _ARROW_TYPES[SPARK_TYPES[name]])
 
 
-_VALUES: dict[str, Callable[[Sequence[Event]], list[Any]]] = {  # written out: twice as fast as by the field's name
+# Written out: it takes half the time of `attrgetter` (row `source: processor time of an event, largest log`).
+_VALUES: dict[str, Callable[[Sequence[Event]], list[Any]]] = {
     "position": lambda events: [event.position for event in events],
     "stream": lambda events: [event.stream for event in events],
     "seq": lambda events: [event.seq for event in events],
@@ -89,13 +90,13 @@ _VALUES: dict[str, Callable[[Sequence[Event]], list[Any]]] = {  # written out: t
 
 def to_events(batch: pa.RecordBatch) -> Iterator[Event]:
     """The events of a batch; it must have every column."""
-    columns = [_values(batch.column(batch.schema.get_field_index(name)), name) for name in COLUMNS]
+    columns = [_values(batch.column(name), name) for name in COLUMNS]
     return map(Event, *columns)
 
 
 def to_rows(batch: pa.RecordBatch, names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
     """The values of the named columns, row by row."""
-    return zip(*(_values(batch.column(batch.schema.get_field_index(name)), name) for name in names), strict=True)
+    return zip(*(_values(batch.column(name), name) for name in names), strict=True)
 
 
 def _values(column: pa.Array, name: str) -> list[Any]:

@@ -56,7 +56,7 @@ def plan(store: Store, query: LogQuery) -> Sequence[Range | StreamRange]:
     else:
         head = store.log.head()
         until = head if query.until is None else min(query.until, head)
-    if stream_ranges.serves(store, query):
+    if stream_ranges.reads_by_stream(store, query):
         return stream_ranges.plan(store, query, until) or [Range(query.after, query.after)]
     found = split(query.after, until, partition_events=_size(store, query, until), cores=_cores(query))
     return found or [Range(query.after, query.after)]

@@ -31,7 +31,7 @@ class StreamRange(InputPartition):
     until: int
 
 
-def serves(store: Store, query: LogQuery) -> bool:
+def reads_by_stream(store: Store, query: LogQuery) -> bool:
     """Whether the streams of a query are read one by one. A server always uses its own index instead."""
     is_ordered = has_order(store) and not isinstance(store.log, SqlServerLog)
     is_plain = (

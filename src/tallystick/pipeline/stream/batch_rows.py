@@ -114,7 +114,7 @@ class Filler:
 
     def take(self, page: pa.RecordBatch) -> None:
         """Fold a page of events."""
-        keys = page.column(page.schema.get_field_index(self._name)).to_pylist()
+        keys = page.column(self._name).to_pylist()
         events = self._job.catalog.upcast(list(columns.to_events(page)))
         some: list[list[Keyed]] = []
         for _, its in groupby(zip(keys, events, strict=True), key=itemgetter(0)):

@@ -25,7 +25,7 @@ from tallystick.pipeline.source.data_source import read_range
 from tallystick.pipeline.source.log_query import LogQuery, open_asked
 from tallystick.pipeline.source.partitions import Range
 from tallystick.pipeline.storage.port import Storage
-from tallystick.pipeline.verify.chain_check import READABLE, ChainChecker, Found, of_problem
+from tallystick.pipeline.verify.chain_check import READABLE, ChainChecker, Found, problem_row
 from tallystick.store.events import Problem
 from tallystick.store.store import Store
 
@@ -59,11 +59,11 @@ def check(
             yield _about(bucket, why_unreadable(bucket.events, problem))
             return
     table = pa.Table.from_batches(rows, arrow_schema(_IN_BLOCKS)).combine_chunks()
-    yield from map(of_problem, islice(chain(_against_manifest(bucket, table), comparison.problems()), PROBLEMS_MAX))
+    yield from map(problem_row, islice(chain(_against_manifest(bucket, table), comparison.problems()), PROBLEMS_MAX))
 
 
 def _about(bucket: Bucket, reason: str) -> Found:
-    return of_problem(Problem("archive", reason, bucket.first))
+    return problem_row(Problem("archive", reason, bucket.first))
 
 
 def _named(file: DataFile) -> str:
@@ -192,7 +192,7 @@ class _LogComparison:
         found: list[pa.RecordBatch] = []
         try:
             while (batch := self._next if self._next is not None else next(self._live, None)) is not None:
-                count = int(np.searchsorted(batch.column(0).to_numpy(), position, side="right"))
+                count = int(np.searchsorted(batch.column("position").to_numpy(), position, side="right"))
                 found.append(batch.slice(0, count))
                 self._next = batch.slice(count) if count < batch.num_rows else None
                 if self._next is not None:
@@ -217,13 +217,13 @@ def _payloads(batch: pa.RecordBatch) -> Iterator[Problem]:
 
 def _others(batch: pa.RecordBatch, rows: pa.Table, is_seen: np.ndarray) -> Iterator[Problem]:
     """Live events that the archive lacks, or has another event instead of."""
-    known, live = rows["position"].to_numpy(), batch.column(0).to_numpy()
+    known, live = rows["position"].to_numpy(), batch.column("position").to_numpy()
     at = np.searchsorted(known, live)
     is_there = np.zeros(len(live), bool)
     inside = at < len(known)
     is_there[inside] = known[at[inside]] == live[inside]
     links = rows["link"].take(pa.array(at[is_there]))
-    own = batch.column(3).filter(pa.array(is_there))
+    own = batch.column("link").filter(pa.array(is_there))
     is_same = pc.fill_null(pc.equal(links, own), False).to_numpy(zero_copy_only=False).astype(bool)
     is_seen[at[is_there]] = True
     others = np.flatnonzero(is_there)[~is_same]
@@ -231,7 +231,7 @@ def _others(batch: pa.RecordBatch, rows: pa.Table, is_seen: np.ndarray) -> Itera
         ("the live log has this event, the archive does not", np.flatnonzero(~is_there)),
         ("the archive has another event here", others),
     ):
-        places = (batch.column(number).take(pa.array(found)).to_pylist() for number in range(3))
+        places = (batch.column(name).take(pa.array(found)).to_pylist() for name in _KEPT[:3])
         for position, stream, seq in zip(*places, strict=True):
             yield Problem("archive", reason, position, stream, seq)
 

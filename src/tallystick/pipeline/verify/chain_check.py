@@ -10,7 +10,7 @@ and where it ended. Spark joins the edges of a stream, which are few; no event g
 from __future__ import annotations
 
 from binascii import hexlify
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -52,28 +52,33 @@ _FIELDS = {
 _SPARK = {"string": "string", "int64": "bigint", "binary": "binary", "bool": "boolean"}
 SCHEMA = pa.schema(list(_FIELDS.items()))
 DDL = ", ".join(f"{name} {_SPARK[str(kind)]}" for name, kind in _FIELDS.items())
-_ASKED = (
-    "position",
-    "stream",
-    "seq",
-    "type",
-    "version",
-    "id",
-    "time",
-    "meta",
-    "checksum",
-    "link",
-    "payload",
-    "signature",
-)
-_LINKED = tuple(name for name in _ASKED if name not in ("payload", "signature"))
+
 _CONTROL = CONTROL.encode()
 _BEGIN = chain.DOMAIN.encode() + b"\n"
 _ROWS_A_BATCH = 2000
 _AT_A_TIME = 2000  # rows: few enough for a core's cache
 
 Found = dict[str, Any]
-Row = Sequence[Any]
+
+
+class _Row(NamedTuple):
+    """An event of a batch. Its texts are bytes, and any value may be missing or damaged."""
+
+    position: int
+    stream: bytes
+    seq: int
+    type: Any
+    version: Any
+    id: Any
+    time: Any
+    meta: Any
+    checksum: Any
+    link: bytes | None
+    payload: Any
+    signature: Any
+
+
+_LINKED = tuple(name for name in _Row._fields if name not in ("payload", "signature"))
 
 
 class _StreamEnd(NamedTuple):
@@ -117,38 +122,37 @@ class ChainChecker:
         is_signed = column_hashes.column(batch, "signature").is_valid().to_numpy(zero_copy_only=False)
         self._signed += int(is_signed.sum())
         self._community += int(is_feed.sum())
-        found = _beside(batch, streams)
-        looked_at = np.flatnonzero(~(found.fits & found.follows) | is_signed | is_other)
-        numbers = np.union1d(np.union1d(looked_at, found.before[looked_at]), found.last)
+        found = _neighbours(batch, streams)
+        suspicious = np.flatnonzero(~(found.fits & found.follows) | is_signed | is_other)
+        numbers = np.union1d(np.union1d(suspicious, found.before[suspicious]), found.last)
         numbers = numbers[numbers >= 0]
-        rows = dict(zip(numbers.tolist(), to_rows(batch.take(pa.array(numbers)), _ASKED), strict=True))
-        for at in looked_at.tolist():
+        found_rows = map(_Row._make, to_rows(batch.take(pa.array(numbers)), _Row._fields))
+        rows = dict(zip(numbers.tolist(), found_rows, strict=True))
+        for at in suspicious.tolist():
             before = int(found.before[at])
             its = bool(is_signed[at] or is_feed[at]), bool(found.fits[at])
-            yield from self._looked_at(rows[at], rows[before] if before >= 0 else None, *its)
+            yield from self._check_one(rows[at], rows[before] if before >= 0 else None, *its)
         for at in found.last.tolist():
             row = rows[at]
-            position, stream, seq, link = row[0], row[1], row[2], row[9]
-            known = self._last[stream]
-            if known.position != position or known.seq != seq or known.link != link:
-                self._last[stream] = _StreamEnd(seq, link, position, known.first)
+            known = self._last[row.stream]
+            if (known.position, known.seq, known.link) != (row.position, row.seq, row.link):
+                self._last[row.stream] = _StreamEnd(row.seq, row.link, row.position, known.first)
 
-    def _looked_at(self, row: Row, before: Row | None, is_signed: bool, fits: bool) -> Iterator[Found]:
+    def _check_one(self, row: _Row, before: _Row | None, is_signed: bool, fits: bool) -> Iterator[Found]:
         """The rows for one event, which comes after `before` in its batch, or after an event of an earlier batch."""
-        position, stream, seq, *_, checksum, link, payload, _ = row
         if not fits:
-            yield _about(SUSPECT, row) | {"checksum": checksum, "gone": payload is None}
-        if stream[:6] == _CONTROL:
-            yield _about(FACT, row) | {"type": row[3], "payload": payload}
+            yield _row_at(SUSPECT, row) | {"checksum": row.checksum, "gone": row.payload is None}
+        if row.stream.startswith(_CONTROL):
+            yield _row_at(FACT, row) | {"type": row.type, "payload": row.payload}
         rest = _rest(row)
         if before is not None:
-            last = _StreamEnd(before[2], before[9], before[0], {})
-        elif stream in self._last:
-            last = self._last[stream]
+            last = _StreamEnd(before.seq, before.link, before.position, {})
+        elif row.stream in self._last:
+            last = self._last[row.stream]
         else:
-            self._last[stream] = _StreamEnd(seq, link, position, _chained(EDGE, row, rest))
+            self._last[row.stream] = _StreamEnd(row.seq, row.link, row.position, _chained(EDGE, row, rest))
             return
-        if is_signed or not _follows(last, position, seq, link, rest):
+        if is_signed or not _follows(last, row, rest):
             yield _chained(BREAK, row, rest) | {
                 "seq_before": last.seq,
                 "link_before": last.link,
@@ -171,7 +175,7 @@ def _kinds(streams: pa.DictionaryArray) -> tuple[np.ndarray, np.ndarray]:
     return feeds[of], (feeds | control)[of]
 
 
-def _beside(batch: pa.RecordBatch, streams: pa.DictionaryArray) -> _Neighbours:
+def _neighbours(batch: pa.RecordBatch, streams: pa.DictionaryArray) -> _Neighbours:
     count, of = batch.num_rows, streams.indices.to_numpy()
     order = np.argsort(of, kind="stable")
     is_next = of[order[1:]] == of[order[:-1]]
@@ -201,32 +205,31 @@ def _as_bytes(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
 
 
-def _rest(row: Row) -> bytes | None:
+def _rest(row: _Row) -> bytes | None:
     """The part of the hashed text of a link after the previous link; None if a value is missing."""
-    _, stream, seq, type_, version, id_, time, meta, checksum, _, _, _ = row
     try:
-        parts = (stream, seq, type_, version, hexlify(id_), time, meta, hexlify(checksum))
-        return b"\n%b\n%d\n%b\n%d\n%b\n%d\n%b\n%b" % parts
+        ids = row.stream, row.seq, row.type, row.version, hexlify(row.id)
+        return b"\n%b\n%d\n%b\n%d\n%b\n%d\n%b\n%b" % (*ids, row.time, row.meta, hexlify(row.checksum))
     except TypeError:
         return None
 
 
-def _follows(before: _StreamEnd, position: int, seq: int, link: bytes | None, rest: bytes | None) -> bool:
+def _follows(before: _StreamEnd, row: _Row, rest: bytes | None) -> bool:
     """Whether an event follows the one before it."""
-    if rest is None or before.link is None or seq != before.seq + 1 or position <= before.position:
+    if rest is None or before.link is None or row.seq != before.seq + 1 or row.position <= before.position:
         return False
-    return sha256(_BEGIN + hexlify(before.link) + rest).digest() == link
+    return sha256(_BEGIN + hexlify(before.link) + rest).digest() == row.link
 
 
-def _about(kind: str, row: Row) -> Found:
-    return {"kind": kind, "position": row[0], "stream": row[1], "seq": row[2]}
+def _row_at(kind: str, row: _Row) -> Found:
+    return {"kind": kind, "position": row.position, "stream": row.stream, "seq": row.seq}
 
 
-def _chained(kind: str, row: Row, rest: bytes | None) -> Found:
-    return _about(kind, row) | {"link": row[9], "signature": row[11], "rest": rest}
+def _chained(kind: str, row: _Row, rest: bytes | None) -> Found:
+    return _row_at(kind, row) | {"link": row.link, "signature": row.signature, "rest": rest}
 
 
-def of_problem(problem: Problem) -> Found:
+def problem_row(problem: Problem) -> Found:
     """A row for a problem that needs no further look."""
     place = {"position": problem.position, "stream": problem.stream, "seq": problem.seq}
     return {"kind": PROBLEM, "what": problem.what, "reason": problem.reason} | place

@@ -146,26 +146,26 @@ def stitched(checked: DataFrame) -> DataFrame:
     edges = checked.where(F.col("kind") == EDGE)
     order = Window.partitionBy(F.xxhash64("stream"), "stream").orderBy("seq", "position")
     before = [F.lag(f"last_{name}").over(order).alias(f"{name}_before") for name in ("seq", "link", "position")]
-    beside = edges.select("position", "stream", "seq", "link", "signature", "rest", *before)
+    events = edges.select("position", "stream", "seq", "link", "signature", "rest", *before)
     follows = (
         is_next()
         & (F.col("position") > F.coalesce("position_before", F.lit(0)))
         & (F.unhex(F.sha2(_text(link_before()), 256)) == F.col("link"))
     )
     chosen = ~F.coalesce(follows, F.lit(False)) | F.col("signature").isNotNull() | is_community()
-    inside = checked.where(F.col("kind") == BREAK).select(*beside.columns)
-    return beside.where(chosen).unionAll(inside)
+    inside = checked.where(F.col("kind") == BREAK).select(*events.columns)
+    return events.where(chosen).unionAll(inside)
 
 
-def with_cuts(beside: DataFrame, pruned: DataFrame) -> DataFrame:
+def with_cuts(events: DataFrame, pruned: DataFrame) -> DataFrame:
     """Events of `stitched` with the cut that they may follow instead of an event."""
     cut = pruned.groupBy("stream", (F.col("through") + 1).alias("seq")).agg(F.first("cut_link").alias("cut_link"))
-    return beside.join(cut, ["stream", "seq"], "left")
+    return events.join(cut, ["stream", "seq"], "left")
 
 
-def without_cuts(beside: DataFrame) -> DataFrame:
+def without_cuts(events: DataFrame) -> DataFrame:
     """Events of `stitched` as if nothing had been pruned."""
-    return beside.withColumn("cut_link", F.lit(None).cast("string"))
+    return events.withColumn("cut_link", F.lit(None).cast("string"))
 
 
 def is_community() -> Column:
@@ -179,7 +179,7 @@ def is_next() -> Column:
     return F.col("seq").eqNullSafe(F.coalesce("seq_before", F.lit(0)) + 1)
 
 
-def is_behind_cut() -> Column:
+def is_after_cut() -> Column:
     """Whether an event of `with_cuts` may follow a cut instead of the event before it."""
     return F.col("cut_link").isNotNull() & ~is_next()
 
@@ -191,24 +191,24 @@ def link_before() -> Column:
 
 def signed_text() -> Column:
     """The text that the link of an event of `with_cuts` hashes and its signature signs."""
-    return _text(F.when(is_behind_cut(), F.col("cut_link")).otherwise(link_before()))
+    return _text(F.when(is_after_cut(), F.col("cut_link")).otherwise(link_before()))
 
 
-def wrong_places(beside: DataFrame) -> DataFrame:
+def wrong_places(events: DataFrame) -> DataFrame:
     """Events that do not follow the one before them by seq, link or position."""
     broken = ~F.coalesce(F.unhex(F.sha2(signed_text(), 256)).eqNullSafe(F.col("link")), F.lit(False))
     position, seq = F.coalesce("position_before", F.lit(0)), F.coalesce("seq_before", F.lit(0))
     neighbour = F.concat(F.lit(" (after position "), position.cast("string"), F.lit(")"))
     follows = F.concat(sentence(reasons.SEQUENCE, seq=F.col("seq"), before=seq), neighbour)
     what = (
-        F.when(~is_next() & ~is_behind_cut(), "sequence")
+        F.when(~is_next() & ~is_after_cut(), "sequence")
         .when(broken, "link")
         .when(F.col("position") <= F.col("position_before"), "order")
     )
     unlinked = F.concat(sentence(reasons.LINK), neighbour)
     unordered = F.concat(sentence(reasons.ORDER), neighbour)
     reason = F.when(what == "sequence", follows).when(what == "link", unlinked).otherwise(unordered)
-    return finding(beside.where(what.isNotNull()), what, reason)
+    return finding(events.where(what.isNotNull()), what, reason)
 
 
 def _text(previous: Column) -> Column:

@@ -22,7 +22,7 @@ from tallystick.pipeline.source.partitions import Range, by_stream, split
 from tallystick.pipeline.spark import tasks
 from tallystick.pipeline.storage.port import Storage
 from tallystick.pipeline.verify import bucket_check
-from tallystick.pipeline.verify.chain_check import DDL, ChainChecker, Found, batches, of_problem
+from tallystick.pipeline.verify.chain_check import DDL, ChainChecker, Found, batches, problem_row
 from tallystick.pipeline.whole_log import WholeLog
 from tallystick.store.events import Problem
 
@@ -93,7 +93,7 @@ def _live(query: LogQuery, piece: VerifyPiece, events: ChainChecker) -> Iterator
             yield from events.take(batch)
     except errors.TallyError as problem:
         reason = f"the live log cannot be read from position {piece.after + 1} on: {problem.message}"
-        yield of_problem(Problem("log", reason, piece.after + 1))
+        yield problem_row(Problem("log", reason, piece.after + 1))
 
 
 def stored(spark: SparkSession, storage: Storage, names: Sequence[str]) -> DataFrame:

@@ -27,10 +27,10 @@ _SCHEMA = pa.schema(
 _COLUMNS = ("position", "stream", "seq", "signature", "is_community", "text")
 
 
-def wrong_signatures(beside: DataFrame) -> DataFrame:
+def wrong_signatures(events: DataFrame) -> DataFrame:
     """Events of `findings.with_cuts` that lack a signature, or whose signature is not their author's."""
     community = is_community()
-    asked = beside.where(F.col("signature").isNotNull() | community)
+    asked = events.where(F.col("signature").isNotNull() | community)
     signed = asked.select(
         "position", "stream", "seq", "signature", community.alias("is_community"), signed_text().alias("text")
     )
@@ -40,9 +40,7 @@ def wrong_signatures(beside: DataFrame) -> DataFrame:
 def _check(batches: Batches) -> Batches:
     with mark_errors():
         for batch in batches:
-            rows = zip(
-                *(batch.column(batch.schema.get_field_index(name)).to_pylist() for name in _COLUMNS), strict=True
-            )
+            rows = zip(*(batch.column(name).to_pylist() for name in _COLUMNS), strict=True)
             wrong = [
                 (*found, position, stream, seq)
                 for position, stream, seq, signature, in_community, text in rows

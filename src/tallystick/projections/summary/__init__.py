@@ -1,4 +1,4 @@
-"""Projections that are written as expressions: counts, sums, latest values, sets, the largest, windows of time."""
+"""Projections that are written as expressions: counts, sums, latest values, sets, largest values, time windows."""
 
 from tallystick.projections.summary.fields import payload
 from tallystick.projections.summary.measures import (

@@ -1,6 +1,6 @@
-"""A summary compiled to Python: one loop that decodes each payload once, and of it only the fields that are measured.
+"""A summary compiled to Python: one loop that decodes each payload once, and only the fields that are measured.
 
-The source is put together from the column `python` of the table of measures. It holds names of our own and numbers,
+The source is built from the column `python` of the table of measures. It contains only our own names and numbers,
 nothing that a user wrote: fields, types and functions are bound to names.
 """
 
@@ -53,10 +53,12 @@ def compiled(
     key_of: Callable[[Event], str | None],
     refuse: Callable[[Event, Measure, Any], None],
 ) -> Fold:
-    """The fold of a summary: the accounts of each key that events change, as if there were nothing before them."""
+    """The fold of a summary: the accounts of each key from these events alone."""
     paths = [path(measure.field) for measure in listed if measure.field is not None]
     paths = list(dict.fromkeys([*paths, key] if key.startswith(BY_PAYLOAD) else paths))
-    is_nested = any(other.startswith(f"{one}.") for one in paths for other in paths)  # then no struct has its form
+    is_nested = any(
+        other.startswith(f"{one}.") for one in paths for other in paths
+    )  # then no struct can have this shape
     names: dict[str, Any] = {
         "Event": None if is_nested else Event,
         "DecodeError": msgspec.DecodeError,
@@ -92,13 +94,13 @@ def _source(key: str, listed: Sequence[Measure], paths: Sequence[str]) -> str:
 
 
 def _key_in_payload(at: int) -> str:
-    """How the loop finds the key; an event whose key was erased belongs to none."""
+    """The lines that find the key; an event whose key was erased has none, and is skipped."""
     found = f"key = f{at} if type(f{at}) is str and 0 < len(f{at}) <= {KEY_CHARACTERS_MAX:d} else key_of(event)"
     return f"{found}\n        if key is None:\n            continue"
 
 
 def _lines(at: int, measure: Measure, paths: Sequence[str]) -> list[str]:
-    """What the loop does for one measure."""
+    """The lines for one measure."""
     value = taken = "" if measure.field is None else f"f{paths.index(path(measure.field))}"
     conditions = [f"event.type in of{at}"] if measure.of else []
     lines = [f"if {' and '.join([*conditions, f'{value} is not None'] if value else conditions) or 'True'}:"]
@@ -119,7 +121,7 @@ def _lines(at: int, measure: Measure, paths: Sequence[str]) -> list[str]:
 
 
 def lifter(paths: Sequence[str]) -> Callable[[Event], tuple[Any, ...]]:
-    """The values of an event by the long way: of one that was erased or upcast, or whose payload has another form."""
+    """A function for the values of an event that was erased or upcast, or whose payload has another shape."""
 
     def lift(event: Event) -> tuple[Any, ...]:
         found = (value_at(path, event) for path in paths)
@@ -129,9 +131,9 @@ def lifter(paths: Sequence[str]) -> Callable[[Event], tuple[Any, ...]]:
 
 
 def shape(paths: Sequence[str], *, filled: bool = False) -> type:
-    """The form of a payload as far as it is looked at; a payload of another form is no error here, but lifted.
+    """A struct for the fields of a payload that are measured. Payloads of another shape go through `lifter`.
 
-    `filled`: an object that is not there is an empty one.
+    `filled`: a missing object is an empty one.
     """
     tree: dict[str, Any] = {}
     for path_ in paths:
@@ -154,17 +156,17 @@ def _struct(tree: dict[str, Any], filled: bool) -> type:
 
 
 def attribute(path: str) -> str:
-    """Where the value at a path is in a payload of the form `shape`, if nothing on the way is empty."""
+    """The attribute path of a value in a `shape`, if no object on the way is missing."""
     return ".".join(map(_name, path.removeprefix(BY_PAYLOAD).split(".")))
 
 
 def _name(step: str) -> str:
-    """An attribute for whatever a field is called."""
+    """A valid attribute name for any field name."""
     return f"x{step.encode().hex()}"
 
 
 def _access(paths: Sequence[str]) -> str:
-    """The values as expressions over the decoded payload `p`."""
+    """Expressions for the values in the decoded payload `p`."""
     return "".join(f"{_reached(path_.removeprefix(BY_PAYLOAD).split('.'))}, " for path_ in paths)
 
 

@@ -12,7 +12,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Field:
-    """A path into the payload. Its names are plain ones, which mean the same to every database."""
+    """A path into the payload. Its names are plain identifiers, which every database understands in the same way."""
 
     __slots__ = ("_steps",)
 
@@ -23,7 +23,7 @@ class Field:
         self._steps = steps
 
     def __getattr__(self, name: str) -> Field:
-        if name.startswith("__"):  # what Python asks of every object
+        if name.startswith("__"):  # Python looks up such names on every object
             raise AttributeError(name)
         return Field(*self._steps, name)
 
@@ -44,7 +44,7 @@ class Field:
 
 
 def steps(field: Field) -> tuple[str, ...]:
-    """The names on the way to a field."""
+    """The names of the path to a field."""
     found: tuple[str, ...] = object.__getattribute__(field, "_steps")
     return found
 

@@ -1,10 +1,10 @@
-"""What a summary can say of the events of a key: one table of measures, with a column for each place to compute them.
+"""The measures of a summary: one table, with a column for each way to compute them.
 
-A measure takes the value of one field. Its column `python` is a piece of source for the compiled fold, its columns
-`sql` are aggregates; in both `{v}` is the value, and both come to the same: an **account**, which `merge` adds up and
-`finish` makes the JSON of the state from. So rows that were begun by one are gone on with by another.
+A measure takes the value of one field. Its column `python` is source code for the compiled fold, its columns `sql` are
+aggregates; in both, `{v}` is the value. Both produce the same **account**, which `merge` adds up and `finish` converts
+to the JSON of the state. So one way can continue the rows of another.
 
-A field that is not there and one that is null are the same: no value, and every measure passes it over.
+A missing field and a null are the same: no value, which every measure skips.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Operator(NamedTuple):
     sql: tuple[str, ...]
     zero: Callable[[], Any]
     read: Callable[[Any, list[Any]], Any]
-    """The account of what the columns `sql` hold; `decode` makes a value of what a database calls one."""
+    """Makes an account from the columns `sql`; `decode` converts a value of the database."""
     merge: Callable[[Measure, Any, Any], Any]
     finish: Callable[[Measure, Any], Any]
     resume: Callable[[Measure, Any], Any]
 
 
 class Measure(NamedTuple):
-    """One entry of a state: an operator over a field, of some types of events, for each window of time or for all."""
+    """One entry of a state: an operator over a field of some event types, per time window or over all time."""
 
     what: str
     takes: str = ANY
@@ -49,11 +49,11 @@ class Measure(NamedTuple):
 
     @property
     def operator(self) -> Operator:
-        """What it does."""
+        """The operator, by its name `what`."""
         return OPERATORS[self.what]
 
     def merged(self, one: Any, later: Any) -> Any:
-        """Two accounts as one."""
+        """The account of two accounts together."""
         if not self.per:
             return self.operator.merge(self, one, later)
         for window, account in later.items():
@@ -67,7 +67,7 @@ class Measure(NamedTuple):
         return {window: self.operator.finish(self, inner) for window, inner in account.items()}
 
     def from_state(self, state: Any) -> Any:
-        """The account that a state was made of."""
+        """The account of a state."""
         if not self.per:
             return self.operator.resume(self, state)
         return {window: self.operator.resume(self, inner) for window, inner in state.items()}
@@ -86,7 +86,7 @@ def count(field: Field | None = None, *, of: str | tuple[str, ...] = (), per: in
 
 
 def sum_(field: Field, *, places: int = 0, of: str | tuple[str, ...] = (), per: int = 0) -> Measure:
-    """The exact sum. `places`: the values are decimals with at most so many places, and the sum is a decimal text."""
+    """The exact sum. With `places` the values are decimals with at most that many places; the sum is a decimal text."""
     return _measure("sum", field, of, per, takes=_number(places), places=places)
 
 
@@ -111,17 +111,17 @@ def max_text(field: Field, *, of: str | tuple[str, ...] = (), per: int = 0) -> M
 
 
 def latest(field: Field, *, of: str | tuple[str, ...] = (), per: int = 0) -> Measure:
-    """The value of the last event that had one, of whatever kind; null before the first."""
+    """The value, of any type, of the last event that had one; null before the first."""
     return _measure("latest", field, of, per)
 
 
 def set_(field: Field, *, of: str | tuple[str, ...] = (), per: int = 0) -> Measure:
-    """Every value that there was, once, in order; 1 and 1.0 are two. It grows with the number of values."""
+    """Every distinct value, in order; 1 and 1.0 are different. The state grows with the number of values."""
     return _measure("set", field, of, per)
 
 
 def top(size: int, field: Field, *, places: int = 0, of: str | tuple[str, ...] = (), per: int = 0) -> Measure:
-    """The largest numbers, at most so many, the largest first; equal ones each for itself."""
+    """The `size` largest numbers, the largest first; equal numbers are repeated."""
     if type(size) is not int or not 1 <= size <= TOP_MAX:
         raise errors.InvalidValue(what="size of top()", value=size, must=f"from 1 to {TOP_MAX}")
     return _measure("top", field, of, per, takes=_number(places), places=places, size=size)
@@ -147,7 +147,7 @@ def _measure(what: str, field: Field | None, of: str | tuple[str, ...], per: int
 
 
 def tag(value: Any) -> str:
-    """A value as a text that no other value has: 1, 1.0 and "1" are three."""
+    """A value as a text that no other value has: 1, 1.0 and "1" give three texts."""
     return f'"{value}' if type(value) is str else canonical.encode_state(value).decode()
 
 
@@ -157,7 +157,7 @@ def untagged(text: str) -> Any:
 
 
 def push(found: list[int], value: int, size: int) -> None:
-    """Keep a number if it is one of the largest; the list ascends."""
+    """Insert a number into an ascending list of the `size` largest."""
     insort(found, value)
     if len(found) > size:
         del found[0]
@@ -189,14 +189,14 @@ def _account_of(measure: Measure, state: Any) -> Any:
     return numbers.scaled_text(state, measure.places) if is_number else state
 
 
-def _whole(columns: list[Any]) -> int | None:
-    """A sum that came in two halves, so that no database runs over."""
+def _joined_halves(columns: list[Any]) -> int | None:
+    """A sum from its two halves, which keep databases from overflowing."""
     high, low = columns
     return None if high is None else (int(high) << 32) + int(low)
 
 
-def _end(pick: Callable[..., Any], sql: str, sign: str) -> Operator:
-    """The smallest or the largest, of numbers or of texts."""
+def _extreme(pick: Callable[..., Any], sql: str, sign: str) -> Operator:
+    """The operator for the smallest or largest number or text."""
     return Operator(
         python=f"if {{a}} is None or {{v}} {sign} {{a}}: {{a}} = {{v}}",
         sql=(sql,),
@@ -209,13 +209,13 @@ def _end(pick: Callable[..., Any], sql: str, sign: str) -> Operator:
 
 
 def _listed(found: Any) -> list[Any]:
-    """A list, however a database gives one."""
+    """A list, in any form in which a database returns one."""
     listed: list[Any] = canonical.decode(found.encode()) if type(found) is str else list(found or ())
     return listed
 
 
 def _latest(decode: Any, columns: list[Any]) -> Any:
-    """Position and value stand in one text."""
+    """The account of a text with position and value."""
     found = columns[0]
     return None if found is None else (int(found[:20]), decode(found[20:]))
 
@@ -234,15 +234,15 @@ OPERATORS = {
         python="{a} += {v}",
         sql=("sum({v} >> 32)", "sum({v} & 4294967295)"),
         zero=int,
-        read=lambda decode, columns: _whole(columns),
+        read=lambda decode, columns: _joined_halves(columns),
         merge=lambda measure, one, later: one + later,
         finish=_exact_sum,
         resume=_account_of,
     ),
-    "min": _end(min, "min({v})", "<"),
-    "max": _end(max, "max({v})", ">"),
-    "min_text": _end(min, "min({s})", "<"),
-    "max_text": _end(max, "max({s})", ">"),
+    "min": _extreme(min, "min({v})", "<"),
+    "max": _extreme(max, "max({v})", ">"),
+    "min_text": _extreme(min, "min({s})", "<"),
+    "max_text": _extreme(max, "max({s})", ">"),
     "latest": Operator(
         python="{a} = (event.position, {v})",
         sql=("max({latest})",),
@@ -271,4 +271,4 @@ OPERATORS = {
         resume=lambda measure, state: sorted(_account_of(measure, value) for value in state),
     ),
 }
-"""Every operator, by name. What a database gave for no event at all is the account None."""
+"""Every operator, by name. Without events, a database gives the account None."""

@@ -1,4 +1,4 @@
-"""A projection that is written as expressions, and so can be computed by Python, by a database, or by Spark.
+"""A projection that is written as expressions, so that Python, a database or Spark can compute it.
 
     class Revenue(Summary):
         types = ("order.placed",)
@@ -6,7 +6,7 @@
         total = sum_(payload.amount)
         orders = count()
 
-Its state is an object with an entry for each measure. Whoever computes it, the bytes are the same.
+Its state is an object with an entry for each measure. All three compute the same bytes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Summary(model.Projection):
     """The base of every projection that is written as expressions. See docs/projections.md.
 
     `key` is "stream", "kind", or a field of the payload. Every attribute that is a measure is an entry of the state.
-    The version follows from what is written: rows that were made by other expressions are refused by name.
+    The version is computed from the expressions: rows that other expressions made are refused by name.
     """
 
     key: ClassVar[Any] = BY_STREAM
@@ -49,7 +49,7 @@ class Summary(model.Projection):
         cls.measures = {**cls.measures, **own}
         text = f"{written} {sorted((name, *measure) for name, measure in cls.measures.items())}"
         cls.version = 1 + zlib.crc32(text.encode()) % names.VERSION_MAX
-        if cls.measures:  # a worker makes the class first, and fills it then
+        if cls.measures:  # a worker creates the class first, and adds its attributes later
             _check(cls)
 
     def initial(self) -> Any:
@@ -57,30 +57,30 @@ class Summary(model.Projection):
         return self.to_state([measure.zero() for measure in self.measures.values()])
 
     def apply(self, state: Any, event: Event) -> Any:
-        """The state after an event, for runners that take one event after the other."""
+        """The state after an event, for runners that apply one event at a time."""
         (account,) = self.folded([event]).values()
         return self.to_state(self.merged(self.accounts(state), account))
 
     def folded(self, events: Iterable[Event]) -> Accounts:
-        """The accounts of each key that these events change, as if there were nothing before them."""
+        """The accounts of each key from these events alone."""
         return self._fold(events)
 
     def accounts(self, state: Any) -> list[Any]:
-        """The accounts that a state was made of."""
+        """The accounts of a state."""
         return [_relabelled(measure, state[name]) for name, measure in self.measures.items()]
 
     def merged(self, one: list[Any], later: list[Any]) -> list[Any]:
-        """Accounts, and those of later events."""
+        """Accounts together with those of later events."""
         listed = self.measures.values()
         return [measure.merged(*both) for measure, *both in zip(listed, one, later, strict=True)]
 
     def to_state(self, accounts: Sequence[Any]) -> dict[str, Any]:
-        """The state that accounts come to."""
+        """The state of accounts."""
         listed = self.measures.items()
         return {name: _labelled(measure, account) for (name, measure), account in zip(listed, accounts, strict=True)}
 
     def refuse(self, event: Event, measure: Measure, value: Any) -> None:
-        """Say which event has a value that a measure does not take. Nothing is left out in silence."""
+        """Raise an error that names the event with a value that a measure does not take."""
         name = next(name for name, found in self.measures.items() if found is measure)
         wanted = measure.takes if not measure.places else f"{measure.takes} with up to {measure.places} places"
         found = "a decimal" if type(value) is float else model._kind(value) if type(value) is not str else "a text"
@@ -95,7 +95,7 @@ class Summary(model.Projection):
         return compiled(self.key, listed, key_of=lambda event: model.key_of(self, event), refuse=self.refuse)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_fold"}  # it is compiled where it runs
+        return {name: value for name, value in vars(self).items() if name != "_fold"}  # each process compiles it
 
 
 def _check(cls: type[Summary]) -> None:
@@ -111,7 +111,7 @@ def _check(cls: type[Summary]) -> None:
 
 
 def _labelled(measure: Measure, account: Any) -> Any:
-    """The JSON of an account; windows are named by the time at which they begin, in UTC."""
+    """The JSON of an account; a window is named by its first moment, in UTC."""
     found = measure.finished(account)
     if not measure.per:
         return found

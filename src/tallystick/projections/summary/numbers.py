@@ -1,7 +1,7 @@
-"""Decimals that add up to the same in every order: whole numbers, counted in the last place.
+"""Decimals whose sum does not depend on the order: whole numbers, counted in the last decimal place.
 
-A number belongs there if its shortest form has at most so many places, and at most 15 digits in all: so many a double
-holds without a doubt, so that a text, a double and a decimal of a database are the same number.
+A number is accepted if its shortest form has at most `places` places, and at most 15 digits in all. A double holds 15
+digits exactly, so a text, a double and a database's decimal are the same number.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ DIGITS_MAX = 15
 
 
 def scaled(value: int | float, places: int) -> int | None:
-    """A number, counted in its last place; None if it has more places or digits than that.
+    """A number, counted in its last place; None if it has too many places or digits.
 
-    A double is the one that is nearest to a decimal if dividing gives it back: division is rounded to the nearest.
+    A double is the nearest one to a decimal if the division returns it: division rounds to the nearest double.
     """
     unit = 10**places
     if not abs(value) * unit < 10**DIGITS_MAX:
@@ -23,11 +23,11 @@ def scaled(value: int | float, places: int) -> int | None:
 
 
 def decimal(account: int, places: int) -> str:
-    """The decimal text of what was counted in the last place."""
+    """The decimal text of a number that is counted in the last place."""
     digits = str(abs(account)).rjust(places + 1, "0")
     return f"{'-' if account < 0 else ''}{digits[:-places]}.{digits[-places:]}"
 
 
 def scaled_text(text: str, places: int) -> int:
-    """What a decimal text was made of; without places the text is a whole number past 64 bits."""
+    """The number of a decimal text, counted in the last place; without places it is a whole number past 64 bits."""
     return int(text.replace(".", "")) if places else int(text)

@@ -1,4 +1,4 @@
-"""The rows of a summary made anew by the database that holds the log: one query, and a row a key in Python."""
+"""Rebuilding the rows of a summary by the database with the log: one query, and one row per key in Python."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ ROWS_A_WRITE = 5000
 def why_not_in_database(store: Store, summary: object) -> str | None:
     """Why the database cannot compute these rows; None if it can."""
     if not isinstance(store.log, AnswersSummaries):
-        return f"the engine {store.log.engine} is no SQL database"
+        return f"the engine {store.log.engine} is not an SQL database"
     return why_not_sql(summary, store.catalog)
 
 
 def rebuild_by_sql(store: Store, summary: Summary, *, progress: Callable[[int], None] = lambda done: None) -> Place:
-    """As `rebuild`, computed by the database up to the head; the live runner takes it from there.
+    """Rebuild by the database up to the head; the live runner does the rest and switches.
 
-    Payloads are held against their checksums on the way. Links are not looked at: that is what `verify` does.
+    Payloads are checked against their checksums on the way. Links are not checked: `verify` does that.
     """
     if reason := why_not_in_database(store, summary):
         raise errors.ProjectionInvalid(name=summary.name, reason=f"SQL cannot compute it: {reason}")
@@ -44,7 +44,7 @@ def rebuild_by_sql(store: Store, summary: Summary, *, progress: Callable[[int], 
 
 
 def _fill(store: Store, summary: Summary, staged: Place) -> None:
-    """Write the rows, and only with the last of them how far they go."""
+    """Write the rows, and after the last row the position up to which they go."""
     until, views = store.head(), store.log.views
     accounts = summed(store, summary, until=until) if until else {}
     found = (ViewRow(key, canonical.encode_state(summary.to_state(its))) for key, its in accounts.items())

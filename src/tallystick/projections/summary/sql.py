@@ -1,7 +1,7 @@
-"""A summary computed by a database: what is asked, and the accounts that the answer comes to.
+"""A summary computed by a database: the query, and the accounts from its result.
 
-A group of events that the database cannot answer for is looked at by Python, which names the event and what is wrong
-with it, as every other runner does.
+If the database refuses a value, Python folds the event at that position and raises the same error as every other
+runner.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def why_not_sql(summary: Any, catalog: Upcasters) -> str | None:
     if not isinstance(summary, Summary):
         return "it is written in Python"
     if catalog.upcaster_digest(summary.types) != Catalog().upcaster_digest(summary.types):
-        return "an upcaster, which is Python, stands before its types"
+        return "its types have upcasters, which are written in Python"
     if not _PLAIN.fullmatch(summary.key):
         return f"the key {summary.key} has a name that is not plain"
     return None
 
 
 def asked(summary: Summary) -> SummaryQuery:
-    """The question that a summary is. One window serves all: the finest, since an hour is minutes, and a day hours."""
+    """The query of a summary. It uses the finest window: hours and days are sums of minutes."""
     listed = summary.measures.values()
     finest = min((measure.per for measure in listed if measure.per), default=0)
     return SummaryQuery(summary.key, tuple(sorted(set(summary.types))), tuple(map(_aggregate, listed)), finest * NS)
@@ -49,7 +49,7 @@ def _aggregate(measure: Measure) -> Aggregate:
 
 
 def accounts(summary: Summary, rows: Iterable[Sequence[Any]], *, decode: Any, key_of: Any) -> Accounts:
-    """The accounts that an answer comes to; `ProjectionRefused` stands for itself, so it is to be looked for before."""
+    """The accounts from the rows of a result, which `first_wrong` has checked."""
     listed = list(summary.measures.values())
     finest = min((measure.per for measure in listed if measure.per), default=1)
     found: Accounts = {}
@@ -83,7 +83,7 @@ def _decoded(text: str) -> Any:
 
 
 def first_wrong(rows: Iterable[Sequence[Any]], *, is_json: bool) -> int | None:
-    """The first position that no answer can be given for: of a key that is none, of a value, or of a damaged event."""
+    """The first position with an invalid key, a refused value, or a damaged event."""
     found = []
     for key, _, first, refused, unsound, *_ in rows:
         if is_json and not _is_key(key):
@@ -97,7 +97,7 @@ def _is_key(text: str | None) -> bool:
 
 
 def _name(store: Store, summary: Summary, position: int) -> None:
-    """Raise what Python says of the event at a position."""
+    """Raise the error that Python finds in the event at a position."""
     summary.folded(store.events(after=position - 1, until=position))
     raise errors.JobFailed(reason=f"SQL refuses position {position:d}, and Python does not: `tally verify` the log")
 

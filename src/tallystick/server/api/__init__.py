@@ -1,1 +1,1 @@
-"""The routes of the API, a file a subject. Each handler says by its first argument what it needs its caller to be."""
+"""The HTTP API, one file per noun: its routes, the structs of its bodies, and what its handlers do."""

@@ -1,1 +1,1 @@
-"""The console: pages for people over one store, rendered on the server, with small modules where something moves."""
+"""The console: pages about one store, rendered on the server, one file per noun. Small scripts update what changes."""

@@ -1,7 +1,7 @@
-"""What the overview says first: a line for each thing that is looked at, and all of them in a few words.
+"""The first lines of the overview: one line per check, and a headline for all of them.
 
-A line is `bad` when somebody has to do something, `warn` when somebody should look, else `ok`. The headline is that of
-the worst line. docs/console.md states the thresholds; what was never looked at is never `ok`.
+A line is `bad` if somebody must act, `warn` if somebody should look, otherwise `ok`. The headline is as bad as the
+worst line. docs/console.md lists the thresholds. What was never checked is never `ok`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _SAID = {
 }
 
 
-class Line(msgspec.Struct, frozen=True):
-    """One thing that is looked at."""
+class CheckLine(msgspec.Struct, frozen=True):
+    """The result of one check."""
 
     what: str
     state: str
@@ -45,7 +45,7 @@ class Line(msgspec.Struct, frozen=True):
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """What the lines are computed from. `not_writing` says why appends are refused, if they are.
 
-    `failure` says why the store did not answer the last look, and `scheduler` why that stopped.
+    `failure` says why the store gave no sample, and `scheduler` why the scheduler stopped.
     """
 
     verdict: Verdict
@@ -61,20 +61,20 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     now: int
 
 
-def lines(seen: Seen) -> list[Line]:
-    """A line for each check, in the order of the page."""
+def lines(seen: Seen) -> list[CheckLine]:
+    """One line per check, in the order of the page."""
     found = [_checked(seen, check) for check in _SAID]
     found += [_verification(seen)]
     if seen.failure:
-        found += [Line(what, WARN, "not known: the store did not answer") for what in ("lag", "dead letters")]
+        found += [CheckLine(what, WARN, "not known: the store did not answer") for what in ("lag", "dead letters")]
     else:
         found += [_lag(seen.lags), _dead_letters(seen)]
-    found += [Line("scheduler", BAD, f"it stopped: {seen.scheduler}")] if seen.scheduler else []
-    found += [Line(f"projection {name}", BAD, f"its runner stopped: {why}") for name, why in seen.failures.items()]
+    found += [CheckLine("scheduler", BAD, f"it stopped: {seen.scheduler}")] if seen.scheduler else []
+    found += [CheckLine(f"projection {name}", BAD, f"its runner stopped: {why}") for name, why in seen.failures.items()]
     return found
 
 
-def headline(found: Sequence[Line]) -> dict[str, str | bool]:
+def headline(found: Sequence[CheckLine]) -> dict[str, str | bool]:
     """All lines in a few words."""
     bad, warn = (sum(line.state == state for line in found) for state in (BAD, WARN))
     if bad:
@@ -88,48 +88,50 @@ def headline(found: Sequence[Line]) -> dict[str, str | bool]:
     return {"ok": not bad and not warn, "state": BAD if bad else WARN if warn else OK, "says": says}
 
 
-def _checked(seen: Seen, check: str) -> Line:
+def _checked(seen: Seen, check: str) -> CheckLine:
     why = "; ".join(reason.reason for reason in seen.verdict.reasons if reason.check == check)
     if check == "store" and seen.failure:
-        return Line(check, BAD, f"the store does not answer: {seen.failure}")
+        return CheckLine(check, BAD, f"the store does not answer: {seen.failure}")
     if why or not seen.verdict.facts["checks"][check]:
-        return Line(check, BAD, why)
+        return CheckLine(check, BAD, why)
     if check == "writer" and seen.not_writing:
-        return Line(check, WARN, seen.not_writing)
+        return CheckLine(check, WARN, seen.not_writing)
     if check == "space" and seen.free_bytes is not None and seen.free_bytes < SPACE_TIMES_WARN * seen.free_bytes_min:
         wanted = display.size(seen.free_bytes_min)
-        return Line(check, WARN, f"{display.size(seen.free_bytes)} are free; below {wanted} the service is not healthy")
-    return Line(check, OK, _SAID[check])
+        return CheckLine(
+            check, WARN, f"{display.size(seen.free_bytes)} are free; below {wanted} the service is not healthy"
+        )
+    return CheckLine(check, OK, _SAID[check])
 
 
-def _verification(seen: Seen) -> Line:
+def _verification(seen: Seen) -> CheckLine:
     what, job = "verification", seen.verified
     if job is None or job.ended is None:
-        return Line(what, WARN, "the log was not verified since the service began")
+        return CheckLine(what, WARN, "the log was not verified since the service started")
     when = display.ago(job.ended, seen.now)
     count = len(job.result["problems"])
     if not job.result["ok"]:
-        return Line(what, BAD, f"it found {count} {'problems' if count > 1 else 'problem'}, {when}")
+        return CheckLine(what, BAD, f"it found {count} {'problems' if count > 1 else 'problem'}, {when}")
     if job.result.get("unchecked"):
-        return Line(what, WARN, f"not everything could be checked: {'; '.join(job.result['unchecked'])}")
+        return CheckLine(what, WARN, f"not everything could be checked: {'; '.join(job.result['unchecked'])}")
     if seen.now - job.ended > VERIFIED_DAYS_WARN * _DAY_NS:
-        return Line(what, WARN, f"it is older than {VERIFIED_DAYS_WARN} days: {when}")
-    return Line(what, OK, f"found nothing wrong, {when}")
+        return CheckLine(what, WARN, f"it is older than {VERIFIED_DAYS_WARN} days: {when}")
+    return CheckLine(what, OK, f"found nothing wrong, {when}")
 
 
-def _lag(lags: Sequence[Gauge]) -> Line:
-    """How far the readers are behind; our own bookkeeping is not one of them."""
-    damaged = [f"the place of {gauge.kind} {gauge.name} is damaged" for gauge in lags if gauge.damaged]
+def _lag(lags: Sequence[Gauge]) -> CheckLine:
+    """How far the readers are behind. Our own bookkeeping does not count."""
+    damaged = [f"the checkpoint of {gauge.kind} {gauge.name} is damaged" for gauge in lags if gauge.damaged]
     if damaged:
-        return Line("lag", BAD, f"{_some(damaged)}; run `tally doctor`")
+        return CheckLine("lag", BAD, f"{_some(damaged)}; run `tally doctor`")
     readers = [gauge for gauge in lags if not names.is_reserved(gauge.name)]
     behind = [gauge for gauge in readers if _tone(gauge) != OK]
     if not behind:
-        return Line("lag", OK, "nobody is far behind" if readers else "nobody follows the log")
+        return CheckLine("lag", OK, "no reader is far behind" if readers else "nothing follows the log")
     behind.sort(key=lambda gauge: -gauge.lag.events)
     state = BAD if any(_tone(gauge) == BAD for gauge in behind) else WARN
-    told = [f"{gauge.kind} {gauge.name} is {display.count(gauge.lag.events)} events behind" for gauge in behind]
-    return Line("lag", state, _some(told))
+    lines = [f"{gauge.kind} {gauge.name} is {display.count(gauge.lag.events)} events behind" for gauge in behind]
+    return CheckLine("lag", state, _some(lines))
 
 
 def _tone(gauge: Gauge) -> str:
@@ -141,18 +143,18 @@ def _tone(gauge: Gauge) -> str:
     return WARN if events >= LAG_EVENTS_WARN or seconds >= LAG_SECONDS_WARN else OK
 
 
-def _dead_letters(seen: Seen) -> Line:
+def _dead_letters(seen: Seen) -> CheckLine:
     if seen.letters is not None and not seen.letters.whole:
-        kept = "nobody knows how many" if seen.letters.kept is None else display.count(seen.letters.kept)
-        told = f"{kept} were kept, and {display.count(seen.letters.found)} are found"
-        return Line("dead letters", BAD, f"{told}; `tally deadletters --recount` records it")
+        kept = "an unknown number" if seen.letters.kept is None else display.count(seen.letters.kept)
+        found = f"{kept} were kept, and {display.count(seen.letters.found)} are found"
+        return CheckLine("dead letters", BAD, f"{found}; `tally deadletters --recount` records it")
     parked = sorted((gauge for gauge in seen.lags if gauge.dead_letters), key=lambda gauge: -gauge.dead_letters)
     if not parked:
-        return Line("dead letters", OK, "none")
+        return CheckLine("dead letters", OK, "none")
     named = [f"{display.count(gauge.dead_letters)} of {gauge.name}" for gauge in parked]
-    return Line("dead letters", BAD, f"{_some(named)}; `tally deadletters` shows, replays and drops them")
+    return CheckLine("dead letters", BAD, f"{_some(named)}; `tally deadletters` shows, replays and drops them")
 
 
-def _some(told: list[str]) -> str:
-    more = len(told) - NAMED_MAX
-    return ", ".join(told[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+def _some(texts: list[str]) -> str:
+    more = len(texts) - NAMED_MAX
+    return ", ".join(texts[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Bodies on their way in: of the right kind, not too large, not too slow, and strict JSON."""
+"""Bodies of requests: of the right type, not too large, not too slow, and strict JSON."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from starlette.requests import ClientDisconnect
 from tallystick import errors
 from tallystick.event import canonical, limits
 from tallystick.server.gate import Admission
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 
-WHOLE = "tally.whole"  # in the scope of a request whose body is there already
+WHOLE = "tally.whole"  # in the scope of a request whose body has arrived
 NODES_MAX = 2 * limits.NODES_MAX
-NODE_BYTES = 64  # what a decoded value takes beside its text, about
-INLINE_BYTES_MAX = 128 << 10  # larger ones take so long to decode that everybody else would wait for them
+NODE_BYTES = 64  # what a decoded value takes in addition to its text, approximately
+INLINE_BYTES_MAX = 128 << 10  # larger bodies are decoded in a thread, because all other requests would wait for them
 
 Shape = TypeVar("Shape")
 
 
-def expect_json(request: Request) -> int | None:
-    """Refuse a body that is not plain JSON by its headers; the length that they tell, if they do."""
+def expect_json(request: HttpRequest) -> int | None:
+    """Refuse a body whose headers do not say plain JSON. Returns its length, if they say it."""
     length: int | None = None
     kind = b""
     for name, value in request.scope["headers"]:
@@ -37,12 +37,20 @@ def expect_json(request: Request) -> int | None:
     return length
 
 
-async def read(request: Request, admission: Admission, length: int | None) -> bytes:
-    """The body, if it is not too large and arrives in time."""
+async def read(request: HttpRequest, admission: Admission, length: int | None, shape: type[Shape]) -> tuple[Shape, int]:
+    """The decoded body and its size in bytes.
+
+    A body that is too large, arrives too slowly, is not strict JSON or has another shape is refused by name.
+    """
+    body = await _received(request, admission, length)
+    return await _decode(body, shape, admission), len(body)
+
+
+async def _received(request: HttpRequest, admission: Admission, length: int | None) -> bytes:
     limit, seconds = request.service.limits.body_bytes_max, request.service.limits.body_seconds
     if length is not None and length > limit:
         raise errors.BodyTooLarge(limit=limit)
-    admission.require_room(length or 0)  # what would not fit need not arrive; what does not arrive takes no room
+    admission.require_room(length or 0)  # refuse what would not fit before it arrives; it takes room only as it arrives
     if WHOLE in request.scope:
         return await _whole(request, admission, limit)
     try:
@@ -52,7 +60,7 @@ async def read(request: Request, admission: Admission, length: int | None) -> by
         raise errors.BodyTooSlow(seconds=seconds) from None
 
 
-async def _whole(request: Request, admission: Admission, limit: int) -> bytes:
+async def _whole(request: HttpRequest, admission: Admission, limit: int) -> bytes:
     body = bytearray()
     while True:
         message = await request.receive()
@@ -70,19 +78,17 @@ async def _whole(request: Request, admission: Admission, limit: int) -> bytes:
             return bytes(body)
 
 
-async def decode(body: bytes, shape: type[Shape], admission: Admission) -> Shape:
-    """The body as what it must be. Refused by name: what is not strict JSON, and what has another shape."""
+async def _decode(body: bytes, shape: type[Shape], admission: Admission) -> Shape:
     nodes = body.count(b",") + body.count(b"[") + body.count(b"{")
     if nodes > NODES_MAX:
         raise errors.TooLarge(what="the body", size=nodes, unit="values or more", limit=NODES_MAX)
     admission.grow(nodes * NODE_BYTES)
     if len(body) <= INLINE_BYTES_MAX:
-        return decoded(body, shape)
-    return await asyncio.to_thread(decoded, body, shape)
+        return _decoded(body, shape)
+    return await asyncio.to_thread(_decoded, body, shape)
 
 
-def decoded(body: bytes, shape: type[Shape]) -> Shape:
-    """`decode` for a body that is small."""
+def _decoded(body: bytes, shape: type[Shape]) -> Shape:
     value: Any = canonical.parse(body, what="body", bytes_max=len(body))
     try:
         return msgspec.convert(value, shape)
@@ -90,11 +96,10 @@ def decoded(body: bytes, shape: type[Shape]) -> Shape:
         raise errors.InvalidInput(reason=f"the body does not fit: {problem}") from None
 
 
-async def read_small(request: Request, shape: type[Shape]) -> Shape:
+async def read_small(request: HttpRequest, shape: type[Shape]) -> Shape:
     """The body of a request; a missing body is an empty object."""
     if request.headers.get("content-length") in (None, "0") and "transfer-encoding" not in request.headers:
-        return decoded(b"{}", shape)
+        return _decoded(b"{}", shape)
     length = expect_json(request)
     with request.service.appends.enter() as admission:
-        body = await read(request, admission, length)
-        return await decode(body, shape, admission)
+        return (await read(request, admission, length, shape))[0]

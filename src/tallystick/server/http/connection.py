@@ -1,12 +1,13 @@
-"""One connection: uvicorn's HTTP protocol with the bounds it lacks.
+"""One connection: uvicorn's HTTP protocol with bounds.
 
-- The head of a request must be complete in time and of bounded size; a connection that says nothing is closed. So is
-  one whose bytes are no end of a header, no body and no request: names, values, extensions and blank lines without end.
-- No more than a few requests wait behind one that is answered: each takes memory.
-- So must its body, whether the handler reads it or not: handlers that do say so a little earlier, and better.
-- No more than so many connections at once: when one more comes, another has to go (crowd.py says which).
-- A reader that takes nothing of what it was sent for a while is cut off.
-- What is no HTTP is answered like every other mistake, with a problem and the same headers.
+- The head of a request must arrive in time, and its size is bounded. A silent connection is closed, and so is one whose
+  bytes complete no header, body or request (names, values, extensions and blank lines without end).
+- The body must arrive in time too, whether the handler reads it or not. A handler that reads it refuses a little
+  earlier, with a better message.
+- Only a few requests may wait on a connection while one is answered, because each takes memory.
+- The number of connections is bounded. If there is one too many, another one is closed (`crowd.py` says which).
+- A client that takes nothing for a while is disconnected.
+- Bytes that are not HTTP get a problem with the same headers as every other mistake.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tallystick.server.settings import Limits
 def bounded(limits: Limits) -> type[HttpToolsProtocol]:
     """The protocol with these bounds, for one service."""
     parts = {"limits": limits, "crowd": Crowd(count_max=limits.connections_max)}
-    return type("BoundedConnection", (Connection,), parts)
+    return type("Connection", (BoundedConnection,), parts)
 
 
 PIPELINED_MAX = 16
@@ -40,7 +41,7 @@ class _TooMuch(httptools.HttpParserError):
     """The head of the request is too large, or too many requests wait."""
 
 
-class Connection(HttpToolsProtocol):
+class BoundedConnection(HttpToolsProtocol):
     """One connection, bounded."""
 
     limits = Limits()
@@ -50,34 +51,34 @@ class Connection(HttpToolsProtocol):
         super().__init__(*given, **named)
         self._head_bytes = 0
         self._moves = False
-        self._idle_bytes = 0  # since the last header, piece of a body or request was complete: the parser keeps them
-        self._answered: RequestResponseCycle | None = None  # `cycle` is the one that came last
+        self._idle_bytes = 0  # since a header, piece of a body or request was complete; the parser keeps them
+        self._answered: RequestResponseCycle | None = None  # `cycle` is the one that arrived last
         self._timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self._unsent = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Greet; if there are too many, somebody has to go."""
+        """Accept the connection. If there are too many, close one."""
         super().connection_made(transport)
         self.crowd.join(self, f"{ANONYMOUS} {self.client[0] if self.client else ''}")
         self._expect_head()
         if self.crowd.is_full:
             victim = self.crowd.victim() or self
-            assert isinstance(victim, Connection)
+            assert isinstance(victim, BoundedConnection)
             victim.make_room()
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is under way."""
+        """Whether no request is in progress."""
         return self.cycle is None or self.cycle.response_complete
 
     def identify(self, caller: str | None) -> None:
-        """A request of this connection was authorised: it counts for its caller from now on."""
+        """Note that a request was authorised: the connection belongs to its caller from now on."""
         if self in self.connections:
             self.crowd.join(self, caller or "local")
 
     def make_room(self) -> None:
-        """Go, so that another can stay. One that is busy, or takes nothing, is cut off."""
+        """Close it, so that another can stay. A busy or stalled connection is closed without a response."""
         self.crowd.leave(self)
         if self.is_idle and not self.transport.get_write_buffer_size():
             self._refuse(problems.response(errors.Overloaded(what="connections")))
@@ -85,16 +86,16 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
 
     def abort(self) -> None:
-        """Cut it off."""
+        """Close it at once."""
         self.transport.abort()
 
     def timeout_keep_alive_handler(self) -> None:
-        """It was idle for too long. What was not taken by now is not waited for."""
+        """Close a connection that was idle for too long. Do not wait for bytes that the client does not take."""
         super().timeout_keep_alive_handler()
         self.loop.call_later(self.limits.follower_seconds, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop every clock. Who is answered has nowhere to write to."""
+        """Stop every timer, and tell the handler that the client has gone."""
         self.crowd.leave(self)
         if self._answered is not None and not self._answered.response_complete:
             self._answered.disconnected = True
@@ -103,7 +104,7 @@ class Connection(HttpToolsProtocol):
         self._cancel_stall()
         super().connection_lost(exc)
 
-    # --- the head of a request arrives in time ------------------------------------------------------------------------
+    # --- the head of a request must arrive in time --------------------------------------------------------------------
 
     def _expect_head(self) -> None:
         self._cancel_timer()
@@ -119,7 +120,7 @@ class Connection(HttpToolsProtocol):
             self._refuse(problems.plain(408, "request_timeout", "the request did not arrive in time"))
 
     def data_received(self, data: bytes) -> None:
-        """Bytes that complete nothing are bounded too."""
+        """Receive bytes. Those that complete nothing are bounded too."""
         self._moves = False
         super().data_received(data)
         self._idle_bytes = 0 if self._moves else self._idle_bytes + len(data)
@@ -128,12 +129,12 @@ class Connection(HttpToolsProtocol):
             self.send_400_response("")
 
     def on_body(self, body: bytes) -> None:
-        """A piece of a body."""
+        """Receive a piece of a body."""
         self._moves = True
         super().on_body(body)
 
     def on_message_begin(self) -> None:
-        """A request begins: after an idle time, its head has to come soon."""
+        """A request begins: its head must arrive in time."""
         if len(self.pipeline) >= PIPELINED_MAX:
             raise _TooMuch
         super().on_message_begin()
@@ -143,12 +144,12 @@ class Connection(HttpToolsProtocol):
             self._expect_head()
 
     def on_url(self, url: bytes) -> None:
-        """A piece of the path."""
+        """Receive a piece of the path."""
         self._count(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
+        """Receive a header."""
         self._moves = True
         self._count(len(name) + len(value) + 4)
         super().on_header(name, value)
@@ -159,7 +160,7 @@ class Connection(HttpToolsProtocol):
             raise _TooMuch
 
     def on_headers_complete(self) -> None:
-        """The head is there; now the body has to come, if there is one."""
+        """The head has arrived. Now the body must arrive in time, if there is one."""
         self._moves = True
         self._cancel_timer()
         seconds = self.limits.body_seconds + self.limits.header_seconds
@@ -169,27 +170,27 @@ class Connection(HttpToolsProtocol):
             self._answered = self.cycle
 
     def on_response_complete(self) -> None:
-        """An answer is out; the next request that waits is answered."""
+        """A response was sent. The next waiting request is answered."""
         if self.pipeline:
             self._answered = self.pipeline[-1][0]
         super().on_response_complete()
 
     def on_message_complete(self) -> None:
-        """The body is there too. Most come with their head: their handlers need not watch the clock."""
+        """The body has arrived. Most arrive with their head, and their handlers need no timer."""
         self._moves = True
         self._cancel_timer()
         self.scope[WHOLE] = True  # type: ignore[literal-required]
         super().on_message_complete()
 
-    # --- what is sent is taken ----------------------------------------------------------------------------------------
+    # --- the client must read -----------------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
-        """The reader is behind: watch whether it takes anything."""
+        """The client reads slowly: watch whether it takes anything."""
         super().pause_writing()
         self._watch()
 
     def resume_writing(self) -> None:
-        """The reader took enough."""
+        """The client has read enough."""
         self._cancel_stall()
         super().resume_writing()
 
@@ -208,17 +209,17 @@ class Connection(HttpToolsProtocol):
         else:
             self.transport.abort()
 
-    # --- what is no HTTP ----------------------------------------------------------------------------------------------
+    # --- bytes that are not HTTP --------------------------------------------------------------------------------------
 
     def send_400_response(self, msg: str) -> None:
-        """What cannot be understood."""
+        """Refuse bytes that cannot be parsed."""
         if self._head_bytes > self.limits.header_bytes_max:
             self._refuse(problems.plain(431, "header_too_large", "the head of the request is too large"))
         else:
             self._refuse(problems.plain(400, "bad_request", "this is not an HTTP request that can be understood"))
 
     def _refuse(self, response: Response) -> None:
-        """Say a problem, and close. Nothing is said into the middle of another answer."""
+        """Send a problem, and close. A response that was begun is not interrupted by it."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete or not (cycle.response_started or self.pipeline):
             if cycle is not None and not cycle.response_complete:

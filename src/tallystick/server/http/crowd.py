@@ -1,8 +1,8 @@
-"""All open connections, by caller, and which of them has to go when there are too many.
+"""All open connections by caller, and which of them is closed when there are too many.
 
-A connection belongs to its address until a request on it was authorised, then to that caller. When one too many comes,
-somebody else makes room: the oldest of those that never showed a token while these are more than half, else the oldest
-idle one of the caller that has most. So idle connections keep nobody out, and no caller can have them all.
+A connection belongs to its address until a request on it was authorised, and then to that caller. If there is one too
+many, another one is closed: the oldest of those that never showed a token, if these are more than half; otherwise the
+oldest idle one of the caller that has most. So idle connections keep nobody out, and no caller can have all of them.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-ANONYMOUS = "address"  # callers that begin so have shown no token
+ANONYMOUS = "address"  # a caller whose name begins so has shown no token
 SHARES = 4
 
 
-class Member(Protocol):
-    """A connection, as far as it counts here."""
+class CrowdMember(Protocol):
+    """What a connection must be able to say."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request of it is under way."""
+        """Whether it has no request in progress."""
 
 
 class Crowd:
@@ -27,20 +27,20 @@ class Crowd:
 
     def __init__(self, *, count_max: int) -> None:
         self._count_max = count_max
-        self._callers: dict[str, dict[Member, None]] = {}
-        self._caller_of: dict[Member, str] = {}
+        self._callers: dict[str, dict[CrowdMember, None]] = {}
+        self._caller_of: dict[CrowdMember, str] = {}
         self._anonymous = 0
 
-    def join(self, member: Member, caller: str) -> None:
-        """Take a connection in, or move it to another caller; as the newest of these."""
+    def join(self, member: CrowdMember, caller: str) -> None:
+        """Add a connection, or move it to another caller, as the newest one."""
         if self._caller_of.get(member) != caller:
             self.leave(member)
             self._caller_of[member] = caller
             self._callers.setdefault(caller, {})[member] = None
             self._anonymous += caller.startswith(ANONYMOUS)
 
-    def leave(self, member: Member) -> None:
-        """Forget a connection."""
+    def leave(self, member: CrowdMember) -> None:
+        """Remove a connection."""
         caller = self._caller_of.pop(member, None)
         if caller is not None:
             group = self._callers[caller]
@@ -54,8 +54,8 @@ class Crowd:
         """Whether there are too many."""
         return len(self._caller_of) > self._count_max
 
-    def victim(self) -> Member | None:
-        """The one that has to go; None if every one of them has a right to stay."""
+    def victim(self) -> CrowdMember | None:
+        """The connection to close; None if all of them may stay."""
         if self._anonymous > self._count_max // 2:
             return next(iter(_largest(self._callers[name] for name in self._callers if name.startswith(ANONYMOUS))))
         group = _largest(self._callers.values())
@@ -63,5 +63,5 @@ class Crowd:
         return idle or (next(iter(group)) if len(group) > self._count_max // SHARES else None)
 
 
-def _largest(groups: Iterable[dict[Member, None]]) -> dict[Member, None]:
+def _largest(groups: Iterable[dict[CrowdMember, None]]) -> dict[CrowdMember, None]:
     return max(groups, key=len)

@@ -1,5 +1,5 @@
-"""What every request passes first: for us, from our own pages or a program, not while we stop; and what every answer
-carries: a request id and headers that keep a browser from doing anything else with it.
+"""What every request passes first. The front refuses requests for other hosts, from other origins, and while the
+service stops. It turns errors into problems, and adds a request id and security headers to every response.
 """
 
 from __future__ import annotations
@@ -51,30 +51,30 @@ class Front:
         self._hosts = LOOPBACK_NAMES | {service.settings.host} | {name.lower() for name in service.settings.allow_hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, whatever happens."""
+        """Answer a request, and count it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = _Answer(scope, send)
+        answer = _Outgoing(scope, send)
         began = time.perf_counter()
         try:
             await self._answer(scope, receive, answer)
         finally:
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "unknown")
-            self._service.meter.request(route=route, method=scope["method"], status=answer.status, seconds=seconds)
+            self._service.metrics.request(route=route, method=scope["method"], status=answer.status, seconds=seconds)
             self._service.operations.watched(scope, route=route, status=answer.status, seconds=seconds)
 
-    async def _answer(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, answer: _Outgoing) -> None:
         try:
             self._check(scope)
             await self._app(scope, receive, answer.send)
         except errors.TallyError as problem:
-            self._service.meter.refused(code=problems.code_of(type(problem)))
+            self._service.metrics.refused(code=problems.code_of(type(problem)))
             problems.log(problem, answer.request_id.decode())
             await problems.response(problem)(scope, receive, answer.send)
         except ClientDisconnect:
-            answer.status = 499  # nobody is there to be told
+            answer.status = 499  # the client has gone
         except Exception:
             logger.exception("a request failed", extra={"request_id": scope["tally.request_id"]})
             if answer.status:
@@ -99,7 +99,7 @@ class Front:
             raise errors.CrossOrigin()
 
     def _is_ours(self, host: bytes) -> bool:
-        """Whether a Host names us. An address always does: a page that was led here knows us by a name."""
+        """Whether a Host names this service. An address always does: DNS rebinding needs a name."""
         form = HOST.fullmatch(host.lower())
         if form is None:
             return False
@@ -112,8 +112,8 @@ class Front:
             return False
 
 
-class _Answer:
-    """The way out: adds what every answer carries, and remembers the status."""
+class _Outgoing:
+    """Sends a response: it adds the headers of every response, and keeps the status."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self._send = send
@@ -129,7 +129,7 @@ class _Answer:
 
 
 def _request_id(scope: Any) -> bytes:
-    """The id that the caller gave, if it is one; else a new one."""
+    """The id that the caller gave, if it is valid; otherwise a new one."""
     for name, value in scope["headers"]:
         if name == b"x-request-id" and REQUEST_ID.fullmatch(value):
             return bytes(value)

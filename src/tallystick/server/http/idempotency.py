@@ -1,12 +1,12 @@
-"""A request under an `Idempotency-Key` takes effect once, on every route that writes.
+"""A request with an `Idempotency-Key` takes effect once, on every route that writes.
 
 - A key belongs to the org of the data, the actor, and the endpoint (method and path of the route).
-- The request is known by a hash of its canonical form: white space and the order of keys make no difference.
-- The same request again gets the stored answer: status, body and `location`. Another one is `IdempotencyKeyReuse`.
-- A request that was refused stores nothing and may be sent again.
+- Requests are compared by a hash of their canonical form: white space and the order of keys make no difference.
+- The same request again gets the stored response: status, body and `location`. Another one is `IdempotencyKeyReuse`.
+- A refused request stores nothing, and may be sent again.
 
-Appends and new tokens are recorded in the commit of their events. What else a route does may be done twice without
-harm (a job that is under way is joined, a revoked token stays revoked); its record is made afterwards.
+Appends and new tokens are recorded in the commit of their events. All other requests do no harm if they are done twice
+(a running job is joined, a revoked token stays revoked), and are recorded afterwards.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from starlette.responses import Response
 
 from tallystick import errors
 from tallystick.event import canonical, names
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 from tallystick.server.service import Service
 from tallystick.store.commit import Transaction
 from tallystick.store.idempotency import CommandKey, CommandRecord
@@ -31,7 +31,7 @@ REPLAYED = {"idempotent-replayed": "true"}
 
 
 class StoredResponse(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An answer as the record of its command keeps it."""
+    """A response, as the record of its command keeps it."""
 
     status: int
     body: str
@@ -39,11 +39,11 @@ class StoredResponse(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, response: Response) -> StoredResponse:
-        """What is kept of an answer."""
+        """What is kept of a response."""
         return cls(response.status_code, bytes(response.body).decode(), response.headers.get("location", ""))
 
     def response(self, body: bytes | None = None) -> Response:
-        """The answer again."""
+        """The response again."""
         headers = REPLAYED | {"cache-control": "no-store"} | ({"location": self.location} if self.location else {})
         return Response(self.body.encode() if body is None else body, self.status, headers, "application/json")
 
@@ -52,8 +52,8 @@ Record = Callable[[Response], CommandRecord]
 Act = Callable[[Record | None], Awaitable[Response]]
 
 
-def key_of(request: Request) -> str | None:
-    """The key that a request carries, if any."""
+def key_of(request: HttpRequest) -> str | None:
+    """The key of a request, if any."""
     found = [value for name, value in request.scope["headers"] if name == HEADER]
     if not found:
         return None
@@ -64,27 +64,27 @@ def key_of(request: Request) -> str | None:
         raise errors.InvalidInput(reason="Idempotency-Key must be one header, in UTF-8") from None
 
 
-def endpoint_of(request: Request) -> str:
+def endpoint_of(request: HttpRequest) -> str:
     """The endpoint that a key belongs to."""
     return f"{request.method} {request.scope['route'].path}"
 
 
 def hash_of(content: Any) -> bytes:
-    """What a request is known by."""
+    """The hash by which requests are compared."""
     return hashlib.sha256(canonical.encode_state(msgspec.to_builtins(content))).digest()
 
 
 def require_same(stored: CommandRecord, key: CommandKey, request_hash: bytes) -> None:
-    """Refuse another request under a key that was used."""
+    """Refuse another request with a key that was used."""
     if stored.request_hash != request_hash:
         raise errors.IdempotencyKeyReuse(**msgspec.structs.asdict(key))
 
 
-async def once(request: Request, body: Any, act: Act) -> Response:
-    """The answer of `act`, or the stored one if the same request took effect before under its key.
+async def once(request: HttpRequest, body: Any, act: Act) -> Response:
+    """The response of `act`, or the stored one if the same request took effect before with its key.
 
-    `act` is given what makes the record, if there is a key. It hands that in with its own commit and answers with what
-    nobody may store (`secret`), or it leaves the record to us.
+    If there is a key, `act` gets a function that makes the record. Either it submits the record with its own commit,
+    and its response may contain a secret, or it does not call the function, and the record is made here.
     """
     key = key_of(request)
     if key is None:

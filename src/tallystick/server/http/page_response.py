@@ -1,6 +1,6 @@
-"""Pages on their way out, a slice at a time: as long as one is not sent it counts as a read that is under way.
+"""Pages of JSON, sent in slices. Until the client has taken a page, it counts as a read in progress.
 
-One that is not taken in time is cut off, however little of it is taken now and then.
+If the client does not take all of it in time, the connection is closed, even if it reads a little now and then.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PageResponse(Response):
 
     @classmethod
     async def of(cls, service: Service, read: Callable[..., bytes], *given: Any, **named: Any) -> PageResponse:
-        """What a reading for this service gives; `Overloaded` if too many are under way."""
+        """The result of a read; `Overloaded` if there are too many."""
         admission = service.reads.enter()
         try:
             body = await service.in_thread(read, service, *given, **named)
@@ -43,7 +43,7 @@ class PageResponse(Response):
             raise
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it; each slice waits until the one before has left."""
+        """Send it. Each slice waits until the one before has been sent."""
         try:
             async with asyncio.timeout(self._seconds):
                 await self._send(send)

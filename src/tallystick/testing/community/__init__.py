@@ -1,4 +1,4 @@
-"""A deterministic simulator of communities: one thread, one seed, a virtual clock; nodes are pure state machines."""
+"""A deterministic simulator of communities: one thread, one seed, a virtual clock. Nodes do no I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One member that lies: it writes whatever it can sign, and shows different things to different nodes."""
+"""A member that lies: it writes whatever it can sign, and shows different events to different nodes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ORDER_L = (1 << 252) + 27742317777372353535851937790883648493
 LAMPORT_MAX = (1 << 63) - 1
 
 Show = Callable[[list[Event], list[int]], None]
-"""Events, and the honest nodes that get to see them."""
+"""Called with events and the honest nodes that receive them."""
 
 
 class Adversary:
-    """A byzantine member. `show` delivers events to chosen nodes; `seen` is what it overheard."""
+    """A byzantine member. `show` delivers events to chosen nodes. `seen` holds the events of others."""
 
     def __init__(self, community: str, keys: KeyPair, random: Random, *, nodes: int, show: Show) -> None:
         self.keys = keys
@@ -52,19 +52,19 @@ class Adversary:
         ]
 
     def move(self) -> None:
-        """Do one thing."""
+        """Make a random move."""
         self._random.choice(self.moves)()
 
     def join(self, invite: str, lamport: int) -> None:
-        """Join as anybody does, and show it to everybody."""
+        """Join like anyone else, and show the event to all nodes."""
         self._write("community.member.joined", {"invite": invite}, lamport=lamport, to=range(self._nodes))
 
     def speak(self) -> None:
-        """An ordinary event, to some."""
+        """Send an ordinary event to some nodes."""
         self._write("chat.message.sent", {"text": f"m{len(self._all)}"})
 
     def fork(self) -> None:
-        """Two events for one place, each for other nodes; the branches go on from there."""
+        """Fork: two events with the same seq, each for other nodes. Both branches continue."""
         tip = self._random.choice(self._tips)
         some = self._some()
         rest = [node for node in range(self._nodes) if node not in some]
@@ -74,35 +74,35 @@ class Adversary:
             self._show([self._wire(entry)], nodes)
 
     def leap(self) -> None:
-        """A lamport that would poison every clock."""
+        """Send a lamport that would spoil every clock."""
         lamport = self._random.choice([LAMPORT_MAX, LAMPORT_MAX - 5, 1 << 62, 5 * LAMPORT_AHEAD_MAX])
         tip = self._random.choice(self._tips)
         self._show([self._wire(self._entry("chat.message.sent", {"text": "leap"}, tip, lamport=lamport))], self._some())
 
     def climb(self) -> None:
-        """As far ahead as is allowed, shown to one node alone."""
+        """Send the highest allowed lamport to one node only."""
         tip = self._random.choice(self._tips)
         lamport = (tip.lamport if tip else 0) + LAMPORT_AHEAD_MAX - 50
         self._write("chat.message.sent", {"text": "climb"}, lamport=lamport, to=[self._random.randrange(self._nodes)])
 
     def copy_id(self) -> None:
-        """Another author's event id for an event of its own."""
+        """Use the event id of another author."""
         if self.seen:
             copied = ids.from_ulid(self._random.choice(self.seen).event_id)
             self._write("chat.message.sent", {"text": "copied"}, id=copied)
 
     def backdate(self) -> None:
-        """The lowest lamport that its feed allows, as if written long ago."""
+        """Send the lowest lamport that its feed allows, as if written long ago."""
         tip = self._random.choice(self._tips)
         self._write("market.post.created", {"post": "old"}, lamport=(tip.lamport if tip else 0) + 1)
 
     def replay(self) -> None:
-        """What everybody has seen, many times."""
+        """Send known events again, many times."""
         if self.seen:
             self._show(self._random.choices(self.seen, k=20), self._some())
 
     def spoil(self) -> None:
-        """Signatures that are wrong by a bit, or by the order of the group."""
+        """Send signatures that are wrong by one bit, or by the order of the group."""
         entry = self._entry("chat.message.sent", {"text": "spoilt"}, self._random.choice(self._tips))
         flipped = bytes([entry.signature[0] ^ 1]) + entry.signature[1:]
         scalar = int.from_bytes(entry.signature[32:], "little") + ORDER_L
@@ -111,7 +111,7 @@ class Adversary:
         self._show([self._wire(each) for each in spoilt], self._some())
 
     def impersonate(self) -> None:
-        """Another's name above its own signature, and a small-order key above any."""
+        """Sign with its own key under another name, and under a small-order key."""
         entry = self._entry("chat.message.sent", {"text": "not me"}, None)
         for author in [*self._random.sample(self.peers, 1), "ed25519:" + "00" * 32]:
             event = self._wire(entry)
@@ -119,7 +119,7 @@ class Adversary:
             self._show([event], self._some())
 
     def flood(self) -> None:
-        """Many events of keys that nobody has invited."""
+        """Send many events of a key that nobody invited."""
         stranger = KeyPair(self._random.randbytes(32))
         last: FeedEntry | None = None
         events = []
@@ -129,22 +129,22 @@ class Adversary:
         self._show(events, self._some())
 
     def invent(self) -> None:
-        """Types and schema versions that do not exist."""
+        """Send types and schema versions that do not exist."""
         type_, version = self._random.choice([("bank.account.emptied", 1), ("chat.message.sent", 7)])
         self._write(type_, {"text": "?"}, version=version)
 
     def overreach(self) -> None:
-        """Acts that its rank may not allow."""
+        """Try acts that its rank may not allow."""
         target = self._random.choice(self.peers)
         type_ = self._random.choice(["revoked", "demoted", "promoted", "invited"])
         data = {"node": target, "seq": 0, "role": self._random.choice(["member", "admin"])}
         self._write(f"community.member.{type_}", data)
 
     def gap(self) -> None:
-        """An event whose predecessor is never shown."""
+        """Send an event whose predecessor no node gets."""
         tip = self._random.choice(self._tips)
         hidden = self._entry("chat.message.sent", {"text": "hidden"}, tip)
-        shown = self._entry("chat.message.sent", {"text": "behind it"}, hidden)
+        shown = self._entry("chat.message.sent", {"text": "after it"}, hidden)
         self._show([self._wire(shown)], self._some())
 
     # --- writing -----------------------------------------------------------------------------------------------------

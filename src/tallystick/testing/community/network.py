@@ -1,4 +1,4 @@
-"""A virtual network: it drops, duplicates, delays and so reorders messages, and can be cut one way or both."""
+"""A virtual network. It drops, duplicates, delays and reorders messages, and can be cut in one direction or both."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Action = Callable[[], None]
 
 
 class Network:
-    """Messages in flight, under one clock. `loss`, `doubles` are chances; `delay` is the longest, in ticks."""
+    """Messages in flight, under one clock. `loss` and `doubles` are probabilities; `delay` is the longest, in ticks."""
 
     def __init__(self, random: Random, *, loss: float = 0.15, doubles: float = 0.1, delay: int = 20) -> None:
         self._random = random
@@ -21,17 +21,17 @@ class Network:
         self._cuts: set[tuple[int, int]] = set()
 
     def cut(self, one: int, other: int, *, both_ways: bool) -> None:
-        """Nothing goes from one to the other any more."""
+        """Stop messages from one node to the other."""
         self._cuts.add((one, other))
         if both_ways:
             self._cuts.add((other, one))
 
     def heal(self) -> None:
-        """Every way is open again."""
+        """Open every connection again."""
         self._cuts.clear()
 
     def send(self, source: int, target: int, deliver: Action) -> None:
-        """Put a message on its way; it may be lost or arrive twice."""
+        """Send a message. It may be lost or arrive twice."""
         copies = 1 + (self._random.random() < self.doubles)
         for _ in range(copies):
             if self._random.random() >= self.loss:
@@ -40,7 +40,7 @@ class Network:
                 heapq.heappush(self._flying, (when, self._count, source, target, deliver))
 
     def advance(self, ticks: int) -> None:
-        """Let time pass and deliver what arrives."""
+        """Advance the clock and deliver the messages that arrive."""
         until = self.now + ticks
         while self._flying and self._flying[0][0] <= until:
             self.now, _, source, target, deliver = heapq.heappop(self._flying)

@@ -1,4 +1,4 @@
-"""Nodes of a simulated community. Their disk is a list, so that a crash and a restored backup cost nothing."""
+"""Nodes of a simulated community. Their disk is a list, so that crashes and restored backups are cheap."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tallystick.community.node import GossipNode
 from tallystick.community.replay import ReplayEngine, pack
 from tallystick.community.replica import Replica
 from tallystick.community.types import POLICY
-from tallystick.community.views import ChatView, MarketplaceView, MembersView
+from tallystick.community.views import shipped_views
 
 verify = lru_cache(maxsize=1 << 14)(identity.verify)
-"""Every node verifies every event; in one process the answer is the same, and found once."""
+"""Every node verifies every event. In one process the result is the same, so it is computed once."""
 
 
 class NodeJournal:
-    """What a node has on disk: commits, in order, and the snapshot it began with, if it did."""
+    """The disk of a node: its commits in order, and the snapshot that it began with, if any."""
 
     def __init__(self, base: Base | None = None, states: dict[str, bytes] | None = None) -> None:
         self.base = base
@@ -38,9 +38,7 @@ class SimulatedNode(GossipNode):
         self.keys = keys
         self.journal = journal
         self.engine = ReplayEngine(self)
-        self.engine.register("chat", ChatView(), ChatView.types)
-        self.engine.register("marketplace", MarketplaceView(), MarketplaceView.types)
-        self.engine.register("members", MembersView(lambda: self.replica.roster), MembersView.types)
+        self.engine.register_all(shipped_views(lambda: self.replica.roster))
         if journal.states is not None:
             self.engine.restart(journal.states)
         for new, forks in journal.commits:
@@ -48,15 +46,15 @@ class SimulatedNode(GossipNode):
 
     @property
     def name(self) -> str:
-        """Its NodeID."""
+        """The NodeID."""
         return self.keys.node
 
     def store(self, plan: JudgedBatch) -> None:
-        """NodeJournal before taking in."""
+        """Write to the journal before applying."""
         self.journal.commits.append((list(plan.new), list(plan.forks)))
 
     def append(self, type_: str, data: dict[str, Any], *, id: bytes, time: int) -> FeedEntry:
-        """Write an event of one's own."""
+        """Append an event of this node."""
         feed = self.replica.feed(self.name)
         entry = mint(
             FeedStreams(self.community),
@@ -72,7 +70,7 @@ class SimulatedNode(GossipNode):
         return entry
 
     def declare_floor(self, lamport: int, *, id: bytes, time: int) -> NodeJournal:
-        """Settle what is not past a lamport; returns the disk of a newcomer that begins there."""
+        """Declare a floor at a lamport. Returns the disk of a newcomer that begins there."""
         covered = floors.cover(self.replica, floors.heads_at(self.replica, lamport))
         assert covered is not None, "a node has what it would cover"
         states = pack(self.engine.states_of(covered))
@@ -80,11 +78,11 @@ class SimulatedNode(GossipNode):
         newcomer = NodeJournal(covered.base, states)
         below = covered.base.heads.get(self.name, NOTHING).seq
         tail = self.replica.feed(self.name).between(below, event.seq)
-        newcomer.commits.append((tail, []))  # it keeps the declaration from the start, so that it cannot be lost alone
+        newcomer.commits.append((tail, []))  # it has the declaration from the start, so that it cannot lose only that
         return newcomer
 
     def outcome(self) -> dict[str, Any]:
-        """Everything on which honest nodes must agree."""
+        """Everything that honest nodes must agree on."""
         return {
             "order": list(self.replica.counted.keys),
             "fingerprint": self.replica.fingerprint(),

@@ -1,6 +1,6 @@
-"""A whole community under one seed: honest nodes, a bad network, one liar; then quiet, and everyone must agree.
+"""A whole community under one seed: honest nodes, a bad network, one liar. At the end all honest nodes must agree.
 
-outcomes = Simulation(seed).run()       # what each honest node ended with: equal, or the seed is a bug
+outcomes = Simulation(seed).run()       # the outcome of each honest node; if they differ, the seed shows a bug
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ QUIET_ROUNDS_MAX = 12
 
 
 class SimulationSettings(msgspec.Struct, frozen=True):
-    """What a run is made of. `reconciles` off leaves the ends of feeds; `heads_only` leaves what the heads say."""
+    """The parts of a run. Without `reconciles` only ends of feeds are compared; with `heads_only` only heads."""
 
     steps: int = 40
     byzantine: bool = True
@@ -34,7 +34,7 @@ class SimulationSettings(msgspec.Struct, frozen=True):
 
 
 class Simulation:
-    """One run. Everything that happens follows from the seed."""
+    """One run. The seed determines everything."""
 
     def __init__(self, seed: int, settings: SimulationSettings | None = None) -> None:
         self.settings = settings or SimulationSettings()
@@ -48,21 +48,21 @@ class Simulation:
         self._talks: dict[int, Talk] = {}
         self._talk_count = 0
         self._floor_commit = 0
-        self._unsure: dict[int, set[int]] = {}  # restored from a backup -> whom it still has to ask for its own head
+        self._unsure: dict[int, set[int]] = {}  # restored node -> the nodes that it must ask for its own head
         keys = KeyPair(self.random.randbytes(32))
         self.adversary = Adversary(self.community, keys, self.random, nodes=count, show=self._show)
         self.adversary.peers = [key.node for key in self._keys]
         self._found()
 
     def run(self) -> list[dict[str, Any]]:
-        """Trouble, then quiet. What each honest node ended with."""
+        """Run all steps, then settle. Returns the outcome of each honest node."""
         for _ in range(self.settings.steps):
             self._step()
             self.network.advance(self.random.randrange(10))
         return self.settle()
 
     def settle(self) -> list[dict[str, Any]]:
-        """Let the honest nodes talk over a good network until nothing changes."""
+        """Let the honest nodes gossip over a good network until nothing changes."""
         self.network.heal()
         self.network.advance(1000)
         for _ in range(QUIET_ROUNDS_MAX):
@@ -89,7 +89,7 @@ class Simulation:
             self._append(0, "community.member.invited", {"node": liar, "role": role})
         lamport = founder.replica.clock.current
         for number in range(1, len(self.nodes)):
-            self.nodes[number].replica.clock.observe(lamport)  # the invitation says how far the clock is
+            self.nodes[number].replica.clock.observe(lamport)  # the invitation carries the clock
             self._append(number, "community.member.joined", {"invite": self._keys[number].node})
         if self.settings.byzantine:
             self.adversary.join(liar, lamport + 2)
@@ -114,7 +114,7 @@ class Simulation:
             self._restore_backup(number)
 
     def _write(self, number: int) -> None:
-        """Honest nodes do what members do; the founder, now and then, what only it may do."""
+        """Do what an honest member does. The founder sometimes declares a floor."""
         if self._unsure.get(number):
             return
         chance = self.random.random()
@@ -131,7 +131,7 @@ class Simulation:
         self._append(number, f"community.member.{type_}", data)
 
     def _declare_floor(self) -> None:
-        """The founder settles the older half; sometimes somebody's disk is replaced by a snapshot of that."""
+        """The founder declares a floor. Sometimes a snapshot at that floor replaces the disk of a node."""
         founder = self.nodes[0]
         lamport = self.random.randrange(founder.replica.head + 1)
         journal = founder.declare_floor(lamport, id=self.random.randbytes(16), time=PAST_NS + self.network.now)
@@ -166,14 +166,14 @@ class Simulation:
         return SimulatedNode(self.community, self._keys[number], self.journals[number])
 
     def _crash(self, number: int) -> None:
-        """Memory is gone, with what was held and every talk; what was journalled is not."""
+        """Restart a node from its journal. Its memory and its sessions are lost."""
         self._talks = {key: talk for key, talk in self._talks.items() if key % len(self.nodes) != number}
         self.nodes[number] = self._start(number)
 
     def _restore_backup(self, number: int) -> None:
-        """An older state of the disk. Before it writes again, the node asks everybody for its own head.
+        """Restore an older state of the disk. Before it writes again, the node asks all others for its own head.
 
-        Not older than the last floor: what a floor covers may be left in snapshots alone, so it is backed up with it.
+        The state is not older than the last floor: what a floor covers may exist only in snapshots.
         """
         commits = self.journals[number].commits
         oldest = max(len(commits) // 2, self._floor_commit if number == 0 else 0)
@@ -200,12 +200,12 @@ class Simulation:
     def _ask(self, key: int, one: int, other: int, request: Request) -> None:
         def served() -> None:
             said = answer(self.nodes[other], request, peer=self._keys[one].node)
-            self.network.send(other, one, lambda: self._told(key, one, other, request, said))
+            self.network.send(other, one, lambda: self._handle_response(key, one, other, request, said))
 
         self.network.send(one, other, served)
 
-    def _told(self, key: int, one: int, other: int, request: Request, said: Response) -> None:
-        """A response arrived: the talk goes on, unless it is over or this is the second copy."""
+    def _handle_response(self, key: int, one: int, other: int, request: Request, said: Response) -> None:
+        """Handle a response. Ignore it if the session is over or this is the second copy."""
         talk = self._talks.pop(key, None)
         if talk is None:
             return
@@ -228,7 +228,7 @@ class Simulation:
             pass
 
     def _show(self, events: list[Event], nodes: list[int]) -> None:
-        """What the liar says to some; one event alone may be malformed without harm to others."""
+        """Deliver events of the liar. One malformed event must not affect the others."""
         for number in nodes:
             delivery = Delivery(community_id=self.community, events=events)
             self.network.send(-1, number, lambda to=number, what=delivery: self._hear(to, what))  # type: ignore[misc]
@@ -238,7 +238,7 @@ class Simulation:
 
 
 def _only_heads(session: SyncSession) -> Talk:
-    """The sync of the first design: push what is above the peer's highest lamport of each type, and nothing else."""
+    """The sync of the first design: push only what is above the highest lamport that the peer has of each type."""
     theirs = yield HeadsRequest(community_id=session.community)
     assert isinstance(theirs, HeadsReport)
     yield from session.push_by_type(theirs)

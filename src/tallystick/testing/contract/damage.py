@@ -78,9 +78,7 @@ class DamageContract(Contract):
 
     @needs(DURABLE)
     def test_what_another_handle_finds_stops_the_writer(self, harness: EngineHarness) -> None:
-        """SAFE-02: `tally verify` opens for reading while a service runs. Its findings stop the appends of the
-        service.
-        """
+        """SAFE-02: `tally verify` reads while a service runs, and its findings stop the appends of the service."""
         writer = harness.open()
         writer.append("run/a", events(3))
         reader = harness.open(readonly=True)

@@ -66,9 +66,7 @@ class PruningContract(Contract):
     def test_what_is_pruned_while_it_is_read_is_no_damage(
         self, store: Store, monkeypatch: pytest.MonkeyPatch, read: Callable[[Store], Sequence[Event]]
     ) -> None:
-        """SAFE-01: an event whose predecessor is pruned between reading and checking is served, and no damage is
-        recorded.
-        """
+        """SAFE-01: an event whose predecessor is pruned between reading and checking is served. It is no damage."""
         store.append("order/1", events(6))
         begun: list[str] = []
         for name in ("page", "hashed_page", "stream", "link_before", "event"):
@@ -80,9 +78,7 @@ class PruningContract(Contract):
 
     @needs(MAINTENANCE, ANY_STREAM)
     def test_the_log_below_the_floor_is_refused_unless_what_is_left_is_wanted(self, store: Store) -> None:
-        """A reader that starts below a pruned event is refused; with over_pruned it gets the remaining events, in
-        order.
-        """
+        """A reader that starts below a pruned event is refused. With over_pruned it gets the remaining events."""
         store.append("order/1", events(3))
         store.append("order/2", events(2))
         cut = upkeep.prune(store, "order/1", 2)
@@ -357,9 +353,7 @@ class CommandContract(Contract):
 
     @needs(MAINTENANCE, COMMANDS, ANY_STREAM)
     def test_an_erasure_takes_the_response_and_not_the_command(self, store: Store) -> None:
-        """Settled 25, CP-06: a response that may repeat an erased payload is deleted in the same commit. The command
-        still runs once.
-        """
+        """Settled 25, CP-06: a response that may repeat an erased payload is deleted. The command still runs once."""
         _run(store, _command())
         record = store.log.commands.load(KEY)
         assert record is not None

@@ -33,9 +33,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 def dense(size: int, *, seed: int) -> str:
-    """A text of `size` bytes in UTF-8, about half of them in characters of more than one byte. No index can
-    compress it.
-    """
+    """A text of `size` bytes in UTF-8, with many characters of more than one byte. No index can compress it."""
     dice = random.Random(seed)
     return "".join(dice.choice("äöüßéèêøæþðñçščžř") + dice.choice(_LETTERS) * 2 for _ in range(size // 4))
 
@@ -212,9 +210,7 @@ class NeighbourContract(Contract):
     def test_what_is_refused_fails_alone(
         self, harness: EngineHarness, requests: Callable[[Store], Iterator[tuple[str, Request]]]
     ) -> None:
-        """SAFE-09: each bad request of a group is refused, its neighbours are stored as if it were absent, and the
-        refusal reveals nothing about the engine.
-        """
+        """SAFE-09: a bad request is refused, its neighbours are stored, and the refusal reveals no engine."""
         store = harness.open()
         _prepared(store)
         group = _Group(store)
@@ -225,9 +221,7 @@ class NeighbourContract(Contract):
         group.check()
 
     def test_what_is_only_just_taken_harms_no_neighbour(self, harness: EngineHarness) -> None:
-        """SAFE-09: names, tags, numbers, sizes and keys at their limits are accepted, and so is the rest of the
-        commit.
-        """
+        """SAFE-09: names, tags, numbers, sizes and keys at their limits are accepted, and their neighbours too."""
         store = harness.open()
         group = _Group(store)
         refusals = {name: str(refusal) for name, bad in _extreme(store) if (refusal := group.submit(name, bad))}

@@ -118,9 +118,7 @@ class OrgAndSourceContract(Contract):
 
     @needs(ANY_STREAM)
     def test_the_numbers_of_a_source_are_those_of_one_org(self, store: Store) -> None:
-        """CP-10, LH-03, SAFE-09: what one org does with the name of a source neither changes nor reveals the numbers of
-        another.
-        """
+        """CP-10, LH-03, SAFE-09: no org changes or learns the numbers that another has under the same source."""
         highest = (1 << 63) - 1
         store.append("run/beta", event(meta=_from("till", 41) | {"org": "beta"}))
         store.append("run/acme", event(meta=_from("till", 1) | {"org": "acme"}))

@@ -75,9 +75,7 @@ class ProcessContract(Contract):
 
     @needs(DURABLE, ANY_STREAM)
     def test_writers_in_several_processes_share_or_are_refused(self, harness: EngineHarness) -> None:
-        """EVT-09, CP-02: with many writers, the successful appends add up to the seq. With one, a second process gets
-        StoreLocked.
-        """
+        """EVT-09, CP-02: the appends of many writers add up to the seq. Where there is one, others get StoreLocked."""
         store = harness.open()
         if not harness.many_writers:
             with OtherProcess("try", harness.url) as other:

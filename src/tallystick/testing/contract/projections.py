@@ -91,9 +91,7 @@ class ProjectionContract(Contract):
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
     def test_inline_rows_are_there_with_the_append(self, store: Store) -> None:
-        """CP-08, CP-13: an append that returned shows in the rows, also after others appended without the
-        projection.
-        """
+        """CP-08, CP-13: an append that returned shows in the rows, also after others appended without them."""
         run_inline(store, OrderTotals())
         reader = ViewReader(store, "OrderTotals")
         for amount in range(1, 5):
@@ -134,9 +132,7 @@ class ProjectionContract(Contract):
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
     def test_a_rebuild_takes_the_place_of_the_old_rows(self, store: Store) -> None:
-        """CP-08: wrong rows are replaced completely, nothing of the old epoch is left, and the live runner
-        continues.
-        """
+        """CP-08: wrong rows are replaced, nothing of the old epoch is left, and the live runner continues."""
         fill(store)
         live = Live(store, OrderTotals())
         live.catch_up()
@@ -186,9 +182,7 @@ class ProjectionContract(Contract):
 
     @needs(MAINTENANCE, GLOBAL_ORDER, ANY_STREAM)
     def test_a_pruned_history_is_refused(self, store: Store) -> None:
-        """Settled 17: nothing is folded from the remaining events. Rows that are past the gap continue from their
-        checkpoint.
-        """
+        """Settled 17: nothing is folded from the rest of a log. Rows past the gap continue from their checkpoint."""
         fill(store)
         live = Live(store, OrderTotals())
         live.catch_up()
@@ -276,9 +270,7 @@ class ProjectionContract(Contract):
 
     @needs(GLOBAL_ORDER, ANY_STREAM)
     def test_lag_is_visible_and_waiting_is_bounded(self, store: Store) -> None:
-        """CP-13, CP-14: lag in events and seconds; read-your-writes waits for a position, and no longer than its time
-        limit.
-        """
+        """CP-13, CP-14: lag in events and seconds. Read-your-writes waits for a position, within a time limit."""
         fill(store, 10)
         live, reader = Live(store, OrderTotals()), ViewReader(store, "OrderTotals")
         assert (reader.lag().events, reader.lag().position) == (store.head(), 0)

@@ -59,9 +59,7 @@ class VanishedContract(Contract):
     @pytest.mark.security
     @pytest.mark.parametrize("gone", ROWS_GONE)
     def test_rows_that_vanished_are_missed(self, harness: EngineHarness, gone: str) -> None:
-        """SAFE-01: no listing is incomplete, no lookup says that the key has no row, and no state starts again from
-        nothing.
-        """
+        """SAFE-01: listings and lookups are refused instead of incomplete, and no state starts again from nothing."""
         store = self._robbed(harness, ROWS_GONE[gone])
         view = ViewReader(store, "EventCount")
         store.append("run/new", event())
@@ -102,9 +100,7 @@ class VanishedContract(Contract):
     @needs(GLOBAL_ORDER)
     @pytest.mark.parametrize("seed", range(4))
     def test_the_count_is_kept_whatever_is_done(self, store: Store, seed: int) -> None:
-        """CP-08: it holds for rows that are written, overwritten, removed, dropped and refolded, and for discarded
-        epochs.
-        """
+        """CP-08: for rows that are written, overwritten, removed, dropped and refolded, and for discarded epochs."""
         dice, views = random.Random(seed), store.log.views
         place = Place(projection="p", epoch=1, live=True, definition=DEFINITION, store_id=store.log.store_id)
         views.begin(place)

@@ -1,6 +1,4 @@
-"""Contract: the rows of projections. They change with their checkpoint by compare-and-set, and epochs are switched
-atomically.
-"""
+"""Contract: the rows of projections. They change with their checkpoint, and epochs are switched atomically."""
 
 from __future__ import annotations
 
@@ -213,9 +211,7 @@ class ViewContract(Contract):
 
     @needs(GLOBAL_ORDER)
     def test_an_epoch_is_discarded_in_steps(self, store: Store) -> None:
-        """CP-08: once that has begun, nobody can write or switch to it. Its number is in use until all rows are
-        deleted.
-        """
+        """CP-08: once that has begun, nobody can write or switch to it. Its number is in use until all rows go."""
         views, place = store.log.views, _begun(store, 1)
         views.write(_moved(place, 5), _rows(*"abcde"), previous=0)
         assert views.discard("p", 1, limit=2) == 2
@@ -276,9 +272,7 @@ class ViewContract(Contract):
 
     @needs(GLOBAL_ORDER)
     def test_dropped_states_are_gone_in_every_epoch(self, store: Store) -> None:
-        """Settled 25: states that may contain an erased payload are removed, and a runner that used it cannot store its
-        rows.
-        """
+        """Settled 25: states that may contain an erased payload are removed. A runner that used it stores nothing."""
         views, live, staged = store.log.views, _begun(store, 1, live=True), _begun(store, 2)
         for place in (live, staged):
             views.write(_moved(place, 5), _rows("a", "b"), previous=0)

@@ -1,4 +1,4 @@
-SELECT projection, epoch, live, convert_to(definition, 'UTF8'), uuid_send(store_id), position, link_position, link, drops,
-    checksum
+SELECT projection, epoch, live, convert_to(definition, 'UTF8'), uuid_send(store_id), position, link_position, link,
+    drops, checksum
 FROM tally.views
 ORDER BY projection, epoch

@@ -11,7 +11,4 @@ CREATE UNLOGGED TABLE tally.batch_rows (
     PRIMARY KEY (view, batch, key)
 );
 
-ALTER TABLE tally.batch_rows ENABLE ROW LEVEL SECURITY;
-CREATE POLICY service_keeps_all ON tally.batch_rows TO tally_app USING (true) WITH CHECK (true);
-
 GRANT SELECT, INSERT, UPDATE, DELETE ON tally.batch_rows TO tally_app;

@@ -19,15 +19,4 @@ CREATE INDEX command_ranges_by_stream ON tally.command_ranges (stream, last_seq)
 CREATE TRIGGER command_ranges_are_placed BEFORE INSERT ON tally.command_ranges
 FOR EACH ROW EXECUTE FUNCTION tally.place_range();
 
-ALTER TABLE tally.command_ranges ENABLE ROW LEVEL SECURITY;
-ALTER TABLE tally.command_ranges FORCE ROW LEVEL SECURITY;
-CREATE POLICY owner_sees_all ON tally.command_ranges TO tally_owner, tally_maintenance USING (true) WITH CHECK (true);
-CREATE POLICY service_sees_its_scope ON tally.command_ranges FOR SELECT TO tally_app USING (
-    (SELECT nullif(current_setting('tally.org', true), '')) IS NULL
-    OR org = (SELECT nullif(current_setting('tally.org', true), ''))
-);
-CREATE POLICY tenant_sees_its_org ON tally.command_ranges FOR SELECT TO tally_reader USING (
-    org = (SELECT nullif(current_setting('tally.org', true), ''))
-);
-
 GRANT SELECT ON tally.command_ranges TO tally_app, tally_maintenance, tally_reader;

@@ -30,15 +30,4 @@ FOR EACH STATEMENT EXECUTE FUNCTION tally.refuse_change();
 ALTER TABLE tally.commands ENABLE ALWAYS TRIGGER commands_are_not_changed;
 ALTER TABLE tally.commands ENABLE ALWAYS TRIGGER commands_are_not_truncated;
 
-ALTER TABLE tally.commands ENABLE ROW LEVEL SECURITY;
-ALTER TABLE tally.commands FORCE ROW LEVEL SECURITY;
-CREATE POLICY owner_sees_all ON tally.commands TO tally_owner, tally_maintenance USING (true) WITH CHECK (true);
-CREATE POLICY service_sees_its_scope ON tally.commands FOR SELECT TO tally_app USING (
-    (SELECT nullif(current_setting('tally.org', true), '')) IS NULL
-    OR org = (SELECT nullif(current_setting('tally.org', true), ''))
-);
-CREATE POLICY tenant_sees_its_org ON tally.commands FOR SELECT TO tally_reader USING (
-    org = (SELECT nullif(current_setting('tally.org', true), ''))
-);
-
 GRANT SELECT ON tally.commands TO tally_app, tally_maintenance, tally_reader;

@@ -12,10 +12,5 @@ CREATE TABLE tally.dead_letters (
     PRIMARY KEY (position, consumer)
 );
 
-ALTER TABLE tally.dead_letters ENABLE ROW LEVEL SECURITY;
-CREATE POLICY service_keeps_all ON tally.dead_letters TO tally_app USING (true) WITH CHECK (true);
-CREATE POLICY reader_is_no_tenant ON tally.dead_letters FOR SELECT TO tally_reader
-USING ((SELECT nullif(current_setting('tally.org', true), '')) IS NULL);
-
 GRANT SELECT, INSERT, UPDATE, DELETE ON tally.dead_letters TO tally_app;
 GRANT SELECT ON tally.dead_letters TO tally_reader;

@@ -24,17 +24,4 @@ ALTER TABLE tally.erasures ENABLE ALWAYS TRIGGER erasures_are_named_by_facts;
 ALTER TABLE tally.erasures ENABLE ALWAYS TRIGGER erasures_are_not_changed;
 ALTER TABLE tally.erasures ENABLE ALWAYS TRIGGER erasures_are_not_truncated;
 
-ALTER TABLE tally.erasures ENABLE ROW LEVEL SECURITY;
-ALTER TABLE tally.erasures FORCE ROW LEVEL SECURITY;
-CREATE POLICY owner_sees_all ON tally.erasures TO tally_owner, tally_maintenance USING (true) WITH CHECK (true);
-CREATE POLICY service_sees_its_scope ON tally.erasures FOR SELECT TO tally_app USING (
-    (SELECT nullif(current_setting('tally.org', true), '')) IS NULL
-    OR org = (SELECT nullif(current_setting('tally.org', true), ''))
-);
-CREATE POLICY tenant_sees_its_org ON tally.erasures FOR SELECT TO tally_reader USING (
-    org = (SELECT nullif(current_setting('tally.org', true), ''))
-    AND stream NOT LIKE 'tally.%'
-    AND split_part(stream, '/', 1) NOT IN (SELECT kind FROM tally.infrastructure)
-);
-
 GRANT SELECT ON tally.erasures TO tally_app, tally_maintenance, tally_reader;

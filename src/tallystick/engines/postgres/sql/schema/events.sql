@@ -52,21 +52,6 @@ ALTER TABLE tally.events ENABLE ALWAYS TRIGGER events_are_not_truncated;
 ALTER TABLE tally.events ENABLE ALWAYS TRIGGER appends_are_announced;
 ALTER TABLE tally.events ENABLE ALWAYS TRIGGER pruned_events_are_noted;
 
--- The service's role sees one org while its session names one in `tally.org`, and everything while it names none; the
--- reader's role then sees nothing. An empty setting counts as none: a SET LOCAL leaves it after its transaction.
-ALTER TABLE tally.events ENABLE ROW LEVEL SECURITY;
-ALTER TABLE tally.events FORCE ROW LEVEL SECURITY;
-CREATE POLICY owner_sees_all ON tally.events TO tally_owner, tally_maintenance USING (true) WITH CHECK (true);
-CREATE POLICY service_sees_its_scope ON tally.events FOR SELECT TO tally_app USING (
-    (SELECT nullif(current_setting('tally.org', true), '')) IS NULL
-    OR org = (SELECT nullif(current_setting('tally.org', true), ''))
-);
-CREATE POLICY tenant_sees_its_org ON tally.events FOR SELECT TO tally_reader USING (
-    org = (SELECT nullif(current_setting('tally.org', true), ''))
-    AND stream NOT LIKE 'tally.%'
-    AND split_part(stream, '/', 1) NOT IN (SELECT kind FROM tally.infrastructure)
-);
-
 GRANT SELECT ON tally.events TO tally_app, tally_maintenance, tally_reader;
 -- So that a commit that locks the whole log can tell where its events will be.
 GRANT SELECT ON SEQUENCE tally.positions TO tally_app;

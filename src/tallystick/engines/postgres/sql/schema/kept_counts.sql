@@ -7,10 +7,5 @@ CREATE TABLE tally.kept_counts (
 
 INSERT INTO tally.kept_counts (what, number) VALUES ('dead_letters', 0);
 
-ALTER TABLE tally.kept_counts ENABLE ROW LEVEL SECURITY;
-CREATE POLICY service_keeps_all ON tally.kept_counts TO tally_app USING (true) WITH CHECK (true);
-CREATE POLICY reader_is_no_tenant ON tally.kept_counts FOR SELECT TO tally_reader
-USING ((SELECT nullif(current_setting('tally.org', true), '')) IS NULL);
-
 GRANT SELECT, INSERT, UPDATE ON tally.kept_counts TO tally_app;
 GRANT SELECT ON tally.kept_counts TO tally_reader;

@@ -17,13 +17,4 @@ FOR EACH STATEMENT EXECUTE FUNCTION tally.refuse_change();
 ALTER TABLE tally.pruned ENABLE ALWAYS TRIGGER pruned_are_not_changed;
 ALTER TABLE tally.pruned ENABLE ALWAYS TRIGGER pruned_are_not_truncated;
 
--- A tenant does not append, so it need not know which ids were pruned: it has no policy here.
-ALTER TABLE tally.pruned ENABLE ROW LEVEL SECURITY;
-ALTER TABLE tally.pruned FORCE ROW LEVEL SECURITY;
-CREATE POLICY owner_sees_all ON tally.pruned TO tally_owner, tally_maintenance USING (true) WITH CHECK (true);
-CREATE POLICY service_sees_its_scope ON tally.pruned FOR SELECT TO tally_app USING (
-    (SELECT nullif(current_setting('tally.org', true), '')) IS NULL
-    OR org = (SELECT nullif(current_setting('tally.org', true), ''))
-);
-
 GRANT SELECT ON tally.pruned TO tally_app, tally_maintenance, tally_reader;

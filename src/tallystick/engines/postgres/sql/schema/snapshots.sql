@@ -31,17 +31,4 @@ ALTER TABLE tally.snapshots ENABLE ALWAYS TRIGGER snapshots_are_named_by_facts;
 ALTER TABLE tally.snapshots ENABLE ALWAYS TRIGGER snapshots_are_not_changed;
 ALTER TABLE tally.snapshots ENABLE ALWAYS TRIGGER snapshots_are_not_truncated;
 
-ALTER TABLE tally.snapshots ENABLE ROW LEVEL SECURITY;
-ALTER TABLE tally.snapshots FORCE ROW LEVEL SECURITY;
-CREATE POLICY owner_sees_all ON tally.snapshots TO tally_owner, tally_maintenance USING (true) WITH CHECK (true);
-CREATE POLICY service_sees_its_scope ON tally.snapshots FOR SELECT TO tally_app USING (
-    (SELECT nullif(current_setting('tally.org', true), '')) IS NULL
-    OR org = (SELECT nullif(current_setting('tally.org', true), ''))
-);
-CREATE POLICY tenant_sees_its_org ON tally.snapshots FOR SELECT TO tally_reader USING (
-    org = (SELECT nullif(current_setting('tally.org', true), ''))
-    AND stream NOT LIKE 'tally.%'
-    AND split_part(stream, '/', 1) NOT IN (SELECT kind FROM tally.infrastructure)
-);
-
 GRANT SELECT ON tally.snapshots TO tally_app, tally_maintenance, tally_reader;

@@ -22,17 +22,4 @@ ALTER TABLE tally.streams ENABLE ALWAYS TRIGGER streams_only_grow;
 ALTER TABLE tally.streams ENABLE ALWAYS TRIGGER streams_are_not_deleted;
 ALTER TABLE tally.streams ENABLE ALWAYS TRIGGER streams_are_not_truncated;
 
-ALTER TABLE tally.streams ENABLE ROW LEVEL SECURITY;
-ALTER TABLE tally.streams FORCE ROW LEVEL SECURITY;
-CREATE POLICY owner_sees_all ON tally.streams TO tally_owner, tally_maintenance USING (true) WITH CHECK (true);
-CREATE POLICY service_sees_its_scope ON tally.streams FOR SELECT TO tally_app USING (
-    (SELECT nullif(current_setting('tally.org', true), '')) IS NULL
-    OR org = (SELECT nullif(current_setting('tally.org', true), ''))
-);
-CREATE POLICY tenant_sees_its_org ON tally.streams FOR SELECT TO tally_reader USING (
-    org = (SELECT nullif(current_setting('tally.org', true), ''))
-    AND stream NOT LIKE 'tally.%'
-    AND split_part(stream, '/', 1) NOT IN (SELECT kind FROM tally.infrastructure)
-);
-
 GRANT SELECT ON tally.streams TO tally_app, tally_maintenance, tally_reader;

@@ -14,10 +14,5 @@ CREATE TABLE tally.view_rows (
 
 CREATE INDEX view_rows_dropped ON tally.view_rows (view, key) WHERE dropped;
 
-ALTER TABLE tally.view_rows ENABLE ROW LEVEL SECURITY;
-CREATE POLICY service_keeps_all ON tally.view_rows TO tally_app USING (true) WITH CHECK (true);
-CREATE POLICY reader_is_no_tenant ON tally.view_rows FOR SELECT TO tally_reader
-USING ((SELECT nullif(current_setting('tally.org', true), '')) IS NULL);
-
 GRANT SELECT, INSERT, UPDATE, DELETE ON tally.view_rows TO tally_app;
 GRANT SELECT ON tally.view_rows TO tally_reader;

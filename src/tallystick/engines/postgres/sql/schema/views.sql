@@ -19,12 +19,5 @@ CREATE TABLE tally.views (
 
 CREATE UNIQUE INDEX views_live ON tally.views (projection) WHERE live;
 
--- Rows belong to the service, whatever org it acts for: an erasure has to reach all of them. Nobody knows which org a
--- row belongs to, so the reader's role sees them only while its session names no org.
-ALTER TABLE tally.views ENABLE ROW LEVEL SECURITY;
-CREATE POLICY service_keeps_all ON tally.views TO tally_app USING (true) WITH CHECK (true);
-CREATE POLICY reader_is_no_tenant ON tally.views FOR SELECT TO tally_reader
-USING ((SELECT nullif(current_setting('tally.org', true), '')) IS NULL);
-
 GRANT SELECT, INSERT, UPDATE, DELETE ON tally.views TO tally_app;
 GRANT SELECT ON tally.views TO tally_reader;

@@ -1,4 +1,4 @@
-"""Opening a file log by its directory and options."""
+"""A file log by its directory: open it, refill it from a donor, or accept its losses."""
 
 from __future__ import annotations
 
