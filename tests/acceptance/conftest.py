@@ -1,4 +1,4 @@
-"""The real `tally`, run as a user runs it: another process, in a directory of its own."""
+"""The real `tally`, as a user runs it: in another process, in its own directory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def environment() -> dict[str, str]:
 
 @pytest.fixture
 def tally(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run `tally` to its end. Whatever happens, it shows no stack trace."""
+    """Run `tally` to its end. It never prints a stack trace."""
 
     def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
@@ -46,7 +46,7 @@ def tally(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start `tally` and go on; whatever still runs at the end of the test is killed."""
+    """Start `tally` and return; processes that still run at the end of the test are killed."""
     started: list[subprocess.Popen[str]] = []
 
     def run(*arguments: str) -> subprocess.Popen[str]:
@@ -71,7 +71,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 @pytest.fixture
 def head_of(tmp_path: Path) -> Callable[[str], int]:
-    """How far a reader beside the writer sees now; 0 while there is no store."""
+    """The head that another process sees now; 0 while there is no store."""
 
     def look(url: str) -> int:
         engine, _, place = url.partition(":")
@@ -86,5 +86,5 @@ def head_of(tmp_path: Path) -> Callable[[str], int]:
 
 @pytest.fixture(params=["files:log", "sqlite:log.db"])
 def url(request: pytest.FixtureRequest) -> str:
-    """A place for a store, once with each engine."""
+    """The URL of a store, once with each engine."""
     return str(request.param)

@@ -1,4 +1,4 @@
-"""Each command as a user meets it: exit status, output, and what is said when it cannot be done."""
+"""Each command as a user sees it: exit status, output and errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_first_day_with_a_store(tally, url):
 
 
 def test_a_missing_store_leaves_nothing_behind(tally, tmp_path, url):
-    """Reading a store that is not there exits with 2 and creates no file."""
+    """Reading a store that does not exist exits with 2 and creates no file."""
     done = tally("read", url)
     assert done.returncode == 2
     assert "there is no store" in done.stderr
@@ -43,7 +43,7 @@ def test_a_missing_store_leaves_nothing_behind(tally, tmp_path, url):
 
 
 def test_piped_output_is_plain_and_whole(tally):
-    """Without a terminal there are no colours and nothing is cut, however narrow the world is."""
+    """Without a terminal there are no colours and nothing is cut, however small COLUMNS is."""
     url = "files:log"
     text = "word " * 100
     tally("append", url, "order/1", "order.placed", json.dumps({"text": text}))
@@ -70,7 +70,7 @@ def test_a_reader_that_hangs_up_is_no_error(tally, tmp_path):
 
 
 def test_a_verdict_outlives_its_reader(tally, tmp_path):
-    """A reader that hangs up does not turn "damaged" into "fine"."""
+    """A reader that closes the pipe does not turn "damaged" into "fine"."""
     line = '{"stream":"order/1","type":"order.placed","payload":{"text":"to be damaged %d"}}\n'
     tally("import", "files:log", "-", "--batch", "1", stdin="".join(line % number for number in range(6)))
     path = tmp_path / "log" / "current.log"
@@ -111,7 +111,7 @@ def test_a_terminal_gets_a_progress_bar_and_lines_that_fit(tally, tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is not a signal to one process there")
 def test_an_interrupted_import_says_how_far_it_came(start, head_of):
-    """Ctrl-C in the middle is no stack trace: one line with what is stored."""
+    """Ctrl-C in the middle prints one line with what is stored, and no stack trace."""
     url = "files:log"
     writer = start("import", url, "-", "--batch", "2")
     writer.stdin.write('{"stream":"order/1","type":"order.placed","payload":{}}\n' * 3)
@@ -124,7 +124,7 @@ def test_an_interrupted_import_says_how_far_it_came(start, head_of):
 
 
 def test_an_old_terminal_gets_escapes(tmp_path):
-    """What the encoding of the terminal lacks is escaped, not a crash."""
+    """Characters that the encoding of the terminal lacks are escaped."""
     plain = {"PYTHONUTF8": "0", "PYTHONIOENCODING": "latin-1"}
     for arguments in (["append", "sqlite:a.db", "order/1", "order.placed", '{"a":"é☃"}'], ["read", "sqlite:a.db"]):
         done = subprocess.run(

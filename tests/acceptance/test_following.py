@@ -1,4 +1,4 @@
-"""`tally tail --follow` beside a writer in another process."""
+"""`tally tail --follow` while another process writes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_follower_sees_every_event_and_stops_at_ctrl_c(tally, start, url):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is not a signal to one process there")
 def test_a_follower_shows_only_what_was_asked_for(tally, start):
-    """A filter holds for what comes, and events that do not fit do not stop the follower."""
+    """A filter also applies to new events, and others do not stop the follower."""
     url = "sqlite:log.db"
     tally("append", url, "order/1", "order.paid")
     follower = start("tail", url, "-f", "-n", "1", "--type", "order.paid", "--json")

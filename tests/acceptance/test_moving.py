@@ -1,4 +1,4 @@
-"""Logs that move: between engines, out of golden files, and through a kill in the middle."""
+"""Moving logs: between engines, from golden files, and through a kill in the middle."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_an_import_killed_in_the_middle_is_run_again(tally, start, tmp_path, hea
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_a_move_killed_in_the_middle_is_run_again(tally, start, tmp_path, head_of, url):
-    """SAFE-06: after kill -9 and a second run the copy is the log that was moved, past and all."""
+    """SAFE-06: after kill -9 and a second run the copy is the same log, with its pruned and erased parts."""
     with tallystick.open(f"sqlite:{tmp_path}/origin.db") as origin:
         for number in range(40):
             origin.append(f"order/{number % 8}", events(50))
@@ -107,6 +107,6 @@ def test_a_move_killed_in_the_middle_is_run_again(tally, start, tmp_path, head_o
 
 
 def events_of(tally, url: str) -> list[dict]:
-    """What is exported, without control facts."""
+    """The exported events, without control facts."""
     found = [json.loads(line) for line in tally("export", url).stdout.split("\n") if line]
     return [event for event in found if not event["stream"].startswith("tally.")]

@@ -1,4 +1,4 @@
-"""`tally` in this process, over the real engines."""
+"""`tally` in this process, with the real engines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Tally = Callable[..., Result]
 
 @pytest.fixture
 def tally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tally:
-    """Run `tally` with arguments, in a directory of its own."""
+    """Run `tally` with arguments, in its own directory."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
@@ -28,13 +28,13 @@ def tally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tally:
 
 @pytest.fixture(params=["files:log", "sqlite:log.db"])
 def url(request: pytest.FixtureRequest) -> str:
-    """A place for a store, once with each engine."""
+    """The URL of a store, once with each engine."""
     return str(request.param)
 
 
 @pytest.fixture
 def lines() -> Callable[[Result], list[dict[str, Any]]]:
-    """The JSON objects of an output, one a line."""
+    """The JSON objects of an output, one per line."""
 
     def parsed(result: Result) -> list[dict[str, Any]]:
         return [json.loads(line) for line in result.stdout.split("\n") if line]

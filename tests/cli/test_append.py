@@ -12,7 +12,7 @@ ID = "0199b000-0000-7000-8000-000000000001"
 
 
 def test_the_first_append_creates_the_store(tally, url):
-    """A store comes into being with its first event."""
+    """The first event creates the store."""
     result = tally("append", url, "order/1", "order.placed", '{"total":10}', "--json")
     assert result.exit_code == 0
     answer = json.loads(result.stdout)
@@ -22,14 +22,14 @@ def test_the_first_append_creates_the_store(tally, url):
 
 
 def test_a_person_sees_where_the_event_went(tally):
-    """Without --json the place is shown as names and values."""
+    """Without --json, the position and the link are printed as names and values."""
     shown = tally("append", "sqlite:a.db", "order/1", "order.placed").stdout
     assert "position  1" in shown
     assert "order/1" in shown
 
 
 def test_a_wrong_expectation_is_a_no(tally, url):
-    """A conflict exits with 1, names both numbers, and advises."""
+    """A conflict exits with 1, names both numbers, and gives advice."""
     tally("append", url, "order/1", "order.placed")
     result = tally("append", url, "order/1", "order.placed", "--expected", "none")
     assert result.exit_code == 1
@@ -38,7 +38,7 @@ def test_a_wrong_expectation_is_a_no(tally, url):
 
 
 def test_a_right_expectation_passes(tally, url):
-    """An exact seq that is met is appended after."""
+    """If the stream is at the expected seq, the event is appended."""
     tally("append", url, "order/1", "order.placed", "--expected", "none")
     assert tally("append", url, "order/1", "order.paid", "--expected", "1").exit_code == 0
 
@@ -66,7 +66,7 @@ def test_the_payload_comes_from_stdin_on_request(tally, lines):
 
 
 def test_meta_has_texts_json_and_paths(tally, lines):
-    """KEY=TEXT is a text, KEY:=JSON is JSON, dots make objects."""
+    """KEY=TEXT is text, KEY:=JSON is JSON, and dots make objects."""
     meta = ["--meta", "org=acme", "--meta", "count:=7", "--meta", "tags.a=b", "--meta", "tags.c=d=e"]
     assert tally("append", "sqlite:a.db", "order/1", "order.placed", "{}", *meta).exit_code == 0
     found = lines(tally("read", "sqlite:a.db", "--json"))[0]["meta"]
@@ -74,7 +74,7 @@ def test_meta_has_texts_json_and_paths(tally, lines):
 
 
 def test_id_time_and_version_are_taken_as_given(tally, lines):
-    """What the user gives is what is stored."""
+    """The store keeps what the user gives."""
     given = ["--id", ID, "--time", "2026-01-31T12:00:00.000000007+01:00", "--version", "3"]
     tally("append", "sqlite:a.db", "order/1", "order.placed", "{}", *given)
     found = lines(tally("read", "sqlite:a.db", "--json"))[0]
@@ -109,7 +109,7 @@ def test_an_option_that_cannot_be_understood_is_usage(tally, tmp_path, option):
     "payload", ["{", "[]", "7", '{"a":1,"a":2}', '{"a":NaN}', '{"a":1e999}', '{"a":18446744073709551616}']
 )
 def test_a_payload_that_is_no_canonical_object_is_refused(tally, tmp_path, payload):
-    """A bad payload is a no, and creates nothing."""
+    """A bad payload exits with 1 and creates nothing."""
     result = tally("append", "sqlite:a.db", "order/1", "order.placed", payload)
     assert result.exit_code == 1
     assert result.stderr.startswith("error: payload")
@@ -140,7 +140,7 @@ def test_secrets_are_refused_until_the_store_says_otherwise(tally):
     "place", ["s3://bucket/log", "hdfs:/log", "file:log", "file:///log", " gs://b/x", "s3_a://b/x"]
 )
 def test_a_url_is_no_place_for_a_log(tally, tmp_path, engine, place):
-    """SAFE-07: nothing is kept in a directory that has the name of a URL; `./` before it says that one is meant."""
+    """SAFE-07: a URL is not taken for a directory; `./` in front says that a directory is meant."""
     found = tally("append", f"{engine}:{place}", "run/1", "order.placed", "{}")
     assert found.exit_code == 2
     assert "a URL" in found.stderr

@@ -1,4 +1,4 @@
-"""`tally projections` and `tally consumers`: what reads a log, retired on the command line."""
+"""`tally projections` and `tally consumers`: listing, dropping and resetting."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read(tally: Any, url: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_projections_are_listed_and_dropped(tally, read, lines):
-    """CP-07, CP-13: with their lag; dropped ones are gone, and the audit trail says by whom and why."""
+    """CP-07, CP-13: they are listed with their lag; the audit trail says who dropped one, and why."""
     (found,) = lines(tally("projections", "list", read, "--json"))
     assert (found["name"], found["position"], found["lag_events"]) == ("OrderTotals", 4, 4)
     assert "OrderTotals" in tally("projections", "list", read).stdout
@@ -46,7 +46,7 @@ def test_projections_are_listed_and_dropped(tally, read, lines):
 
 
 def test_consumers_are_listed_reset_and_dropped(tally, read, lines):
-    """CP-07: one with dead letters only if that is said."""
+    """CP-07: a consumer with dead letters is dropped only with --letters."""
     (found,) = lines(tally("consumers", "list", read, "--json"))
     assert (found["name"], found["position"], found["lag_events"], found["dead_letters"]) == ("mailer", 1, 7, 1)
     assert "dead letters" in tally("consumers", "list", read).stdout
@@ -66,7 +66,7 @@ def test_consumers_are_listed_reset_and_dropped(tally, read, lines):
 
 
 def test_a_name_that_is_not_there_is_exit_status_1(tally, read, lines):
-    """What was not done is not recorded."""
+    """A refused drop is not recorded."""
     for arguments in (
         ("projections", "drop", read, "Nothing"),
         ("consumers", "drop", read, "nobody"),

@@ -1,4 +1,4 @@
-"""`tally verify`, `doctor`, `migrate`: the answers about a store."""
+"""`tally verify`, `doctor` and `migrate`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def flip_a_payload(path: Path) -> None:
 
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_a_list_of_streams_over_a_hole_is_no_whole_answer(tally, tmp_path, more):
-    """SAFE-05: what is left is listed, the hole is named, and the exit status is not 0."""
+    """SAFE-05: the streams that are left are listed, the damaged range is named, and the exit status is 1."""
     for number in range(3):
         tally("append", "files:log", f"order/{number}", "order.placed", "{}")
     flip = tmp_path / "log" / "current.log"
@@ -65,7 +65,7 @@ def test_verify_says_yes_of_a_good_store(tally, filled):
 
 
 def test_verify_finds_a_changed_payload_in_sqlite(tally):
-    """A byte changed behind the store's back is found, with its position, stream and seq."""
+    """A byte that was changed in the file is found, with its position, stream and seq."""
     line = '{"stream":"order/%d","type":"order.placed","payload":{"text":"to be damaged %d"}}\n'
     tally("import", "sqlite:a.db", "-", stdin="".join(line % (n % 3, n) for n in range(20)))
     with sqlite3.connect("a.db") as database:
@@ -85,7 +85,7 @@ def test_verify_finds_a_changed_payload_in_sqlite(tally):
 
 
 def test_verify_and_doctor_find_a_damaged_file_log(tally):
-    """A byte changed in the middle of a file log is damage: both say so and exit with 1."""
+    """A byte that was changed in the middle of a file log is damage: both report it and exit with 1."""
     line = '{"stream":"order/%d","type":"order.placed","payload":{"text":"to be damaged %d"}}\n'
     tally("import", "files:log", "-", "--batch", "4", stdin="".join(line % (n % 3, n) for n in range(20)))
     flip_a_payload(Path("log/current.log"))
@@ -117,7 +117,7 @@ def test_doctor_shows_the_facts(tally, filled):
 
 
 def test_doctor_changes_nothing_unless_told(tally, filled, tmp_path):
-    """Without --repair the files stay as they are, byte for byte."""
+    """Without --repair the files do not change, byte for byte."""
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and "-shm" not in path.name}
     tally("doctor", filled)
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and "-shm" not in path.name}
@@ -125,7 +125,7 @@ def test_doctor_changes_nothing_unless_told(tally, filled, tmp_path):
 
 
 def test_repair_cuts_a_torn_tail_and_says_so(tally):
-    """A half-written end of a file log is cut and reported; every whole event stays."""
+    """The torn tail of a file log is cut and reported; every complete event stays."""
     for number in range(3):
         tally("append", "files:log", "order/1", "order.placed", json.dumps({"n": number}))
     with open("log/current.log", "ab") as log:
@@ -139,7 +139,7 @@ def test_repair_cuts_a_torn_tail_and_says_so(tally):
 
 
 def test_migrate_says_when_there_is_nothing_to_do(tally, filled):
-    """A store of this version stays as it is."""
+    """A store of this version is not changed."""
     result = tally("migrate", filled)
     assert result.exit_code == 0
     assert result.stdout.startswith("nothing to do")

@@ -44,7 +44,7 @@ def filled(tally, url):
 
 @pytest.mark.parametrize("reader", READERS)
 def test_a_missing_store_is_not_created_by_reading(tally, tmp_path, url, reader):
-    """Reading what is not there exits with 2 and leaves nothing behind."""
+    """Reading a store that does not exist exits with 2 and creates nothing."""
     result = tally(reader, url)
     assert result.exit_code == 2
     assert "there is no store at" in result.stderr
@@ -54,7 +54,7 @@ def test_a_missing_store_is_not_created_by_reading(tally, tmp_path, url, reader)
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("place", ["log", "redis:log", "files:"])
 def test_a_url_without_an_engine_cannot_be_opened(tally, reader, place):
-    """An unknown URL exits with 2 and says which there are."""
+    """An unknown URL exits with 2 and lists the known ones."""
     result = tally(reader, place)
     assert result.exit_code == 2
     assert "files:DIR" in result.stderr
@@ -89,7 +89,7 @@ def test_read_filters_and_keeps_the_order(tally, filled, lines, options, positio
     "option", [["--stream", "Order"], ["--type", "1"], ["--after", "-1"], ["--limit", "0"], ["--from", "x"]]
 )
 def test_a_filter_that_cannot_be_understood_is_usage(tally, filled, option):
-    """Exit 2: the question could not be put."""
+    """Exit 2: nothing could be checked."""
     assert tally("read", filled, *option).exit_code == 2
 
 
@@ -119,12 +119,12 @@ def test_what_could_steer_a_terminal_is_shown_escaped(tally, lines):
     ids=str,
 )
 def test_tail_shows_the_last_of_the_selected(tally, filled, lines, options, positions):
-    """The newest events that fit are shown, however far back they are."""
+    """The newest selected events are printed, however far back they are."""
     assert [event["position"] for event in lines(tally("tail", filled, "--json", *options))] == positions
 
 
 def test_streams_are_listed_by_name(tally, filled, lines):
-    """Each stream has its length, org and last link; kinds that share a beginning are told apart."""
+    """Each stream has its last seq, org and last link; kinds with a common prefix are not mixed up."""
     found = lines(tally("streams", filled, "--json"))
     names = [item["stream"] for item in found]
     assert names == ["invoice/1", "invoice/2", "order.x/1", "order.x/2", "order/1", "order/2"]
@@ -137,7 +137,7 @@ def test_streams_are_listed_by_name(tally, filled, lines):
 
 
 def test_audit_shows_control_facts_alone(tally, filled, lines):
-    """The audit trail holds what was done to the store, and no event of a user."""
+    """The audit trail has what was done to the store, and no event of a user."""
     assert tally("audit", filled).stdout == ""
     tally("append", filled, "order/9", "order.made", "{}", "--secrets", "warn", "--meta", "org=acme")
     found = lines(tally("audit", filled, "--json"))
@@ -165,14 +165,14 @@ def test_export_filters_like_read(tally, filled, lines):
 
 
 def test_an_empty_store_exports_nothing(tally, url):
-    """No events, no lines, and no complaint."""
+    """An empty selection exports no lines and is no error."""
     tally("import", url, "-", stdin="")
     result = tally("export", url)
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
 
 
 def test_a_snapshot_of_a_stream_that_does_not_exist_is_not_made_in_silence(tally, filled, lines):
-    """SAFE-05: exit status 1, and the snapshots of the other streams are made, or listed."""
+    """SAFE-05: exit status 1, and the snapshots of the other streams are made or listed."""
     reducer = ("--reducer", "tallystick.testing.contract.tampered:count")
     for asked in (reducer, ("--list",)):
         found = tally("snapshot", filled, "order/9", "order/1", *asked, "--json")
@@ -182,7 +182,7 @@ def test_a_snapshot_of_a_stream_that_does_not_exist_is_not_made_in_silence(tally
 
 
 def test_the_state_of_a_stream_that_does_not_exist_is_refused(tally, url):
-    """SAFE-05: not the initial state with status 0."""
+    """SAFE-05: it is an error, not the initial state with status 0."""
     tally("append", url, "order/1", "thing.happened", "{}")
     reducer = ("--reducer", "tallystick.testing.contract.tampered:count")
     assert tally("state", url, "order/1", *reducer).exit_code == 0
@@ -193,7 +193,7 @@ def test_the_state_of_a_stream_that_does_not_exist_is_refused(tally, url):
 
 @pytest.mark.parametrize("reader", ["read", "tail", "export"])
 def test_a_stream_that_does_not_exist_is_named(tally, filled, reader):
-    """SAFE-05: exit status 1, and the events of the other streams. One without a chosen event is no failure."""
+    """SAFE-05: exit status 1, and the events of the other streams. A stream without a selected event is no error."""
     found = tally(reader, filled, "--stream", "order/9", "--stream", "order/1", "--stream", "order/8")
     assert found.exit_code == 1
     assert [line for line in found.stderr.splitlines() if "no stream" in line] == [

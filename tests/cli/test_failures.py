@@ -12,7 +12,7 @@ from tallystick.cli import output, times
 
 @pytest.fixture
 def broken(monkeypatch):
-    """A store that fails in a way nobody thought of."""
+    """A store that fails in an unexpected way."""
 
     def fail(*arguments, **options):
         raise ZeroDivisionError("a bug")
@@ -35,7 +35,7 @@ def test_the_trace_is_there_for_those_who_ask(tally, broken, monkeypatch):
 
 
 def test_a_bug_is_json_if_json_was_asked_for(tally, broken):
-    """With --json even that is one JSON object."""
+    """With --json an internal error is one JSON object."""
     assert json.loads(tally("read", "memory:", "--json").stderr)["error"] == "InternalError"
 
 
@@ -73,13 +73,13 @@ def test_large_events_are_stored_with_a_warning_line(tally, recwarn):
     ],
 )
 def test_times_are_read_to_the_nanosecond(given, time_ns):
-    """RFC 3339, dates and plain numbers are understood, UTC unless they say otherwise."""
+    """RFC 3339, dates and plain numbers are accepted, in UTC unless they name another zone."""
     assert times.from_text(given) == time_ns
     assert times.from_text(times.to_text(time_ns)) == time_ns
 
 
 def test_sizes_are_for_people():
-    """Bytes get the unit that fits."""
+    """Sizes are printed with a fitting unit."""
     assert [output.size(n) for n in (0, 1023, 1024, 1536, 5 << 30)] == [
         "0 B",
         "1023 B",

@@ -1,4 +1,4 @@
-"""Help, version, and the page that is made from them."""
+"""Help, version, and the page that is generated from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_is_what_the_commands_say():
-    """docs/cli.md cannot drift: `python -m tallystick.cli.reference > docs/cli.md` makes it."""
+    """docs/cli.md is up to date: `python -m tallystick.cli.reference > docs/cli.md` generates it."""
     assert (ROOT / "docs" / "cli.md").read_text() == reference.markdown()
 
 
@@ -31,7 +31,7 @@ def test_every_command_has_help(tally, command, flag):
 
 
 def test_every_option_says_what_it_does():
-    """No option is without a word of help."""
+    """Every option has a help text."""
     for section in reference.markdown().split("\n## ")[1:]:
         for line in section.splitlines():
             if line.startswith("- `"):
@@ -50,13 +50,13 @@ def test_a_line_without_sense_is_usage(tally, arguments):
 
 
 def test_the_choices_are_those_of_the_store():
-    """The profiles and modes offered are the ones there are."""
+    """The offered profiles and modes are those of the store."""
     assert tuple(profiles.PROFILES) == options.PROFILES
     assert control.SECRETS_MODES == options.SECRETS
 
 
 def test_commands_are_found_by_name_alone():
-    """Every line of COMMANDS leads to a command of that name."""
+    """Every line of COMMANDS leads to a command with that name."""
     from tallystick.cli.main import tally
 
     context = click.Context(tally, **tally.context_settings)

@@ -1,4 +1,4 @@
-"""`tally import`: what is taken, what is refused, and what is said about it."""
+"""`tally import`: which lines are accepted, which are refused, and what is printed."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def answer(result: Any) -> tuple[int, int, int, int]:
 
 
 def test_positions_follow_the_order_of_the_file(tally, url, lines):
-    """Streams that take turns in the file take turns in the log."""
+    """Streams that alternate in the file alternate in the log."""
     given = [event(n, f"order/{n % 3}") for n in range(1, 20)]
     assert answer(tally("import", url, "-", "--batch", "7", "--json", stdin=text(*given))) == (19, 0, 19, 19)
     assert [item["id"] for item in lines(tally("export", url))] == [item["id"] for item in given]
 
 
 def test_a_batch_is_one_commit(tally, url, lines):
-    """All or nothing: a conflict on the last line of a batch keeps the whole batch out, and no other."""
+    """A conflict on the last line of a batch refuses the whole batch, and no other."""
     given = [event(n) for n in range(1, 6)] + [event(6, expected=99)]
     result = tally("import", url, "-", "--batch", "3", stdin=text(*given))
     assert result.exit_code == 1
@@ -46,14 +46,14 @@ def test_a_batch_is_one_commit(tally, url, lines):
 
 
 def test_running_it_again_writes_nothing_twice(tally, url):
-    """With ids, what is stored is skipped, also when the batches fall otherwise."""
+    """Lines with stored ids are skipped, also if the batches are different."""
     given = text(*[event(n, f"order/{n % 2}") for n in range(1, 11)])
     assert answer(tally("import", url, "-", "--batch", "4", "--json", stdin=given)) == (10, 0, 10, 10)
     assert answer(tally("import", url, "-", "--batch", "3", "--json", stdin=given)) == (0, 10, 10, 10)
 
 
 def test_a_file_that_has_grown_adds_its_end(tally, url):
-    """Stored lines are skipped and new ones appended, also inside of one batch."""
+    """Stored lines are skipped and new ones appended, also within one batch."""
     first = [event(n) for n in range(1, 4)]
     tally("import", url, "-", stdin=text(*first))
     assert answer(tally("import", url, "-", "--json", stdin=text(*first, event(4)))) == (1, 3, 4, 4)
@@ -88,7 +88,7 @@ def test_lines_without_ids_are_new_events_each(tally, url):
 
 
 def test_expectations_hold_line_by_line(tally, url):
-    """A line's expectation is about the stream as the lines before it leave it."""
+    """A line's expectation is about the stream after the lines before it."""
     given = text(
         event(1, expected="none"), event(2, expected=1), event(3), event(4, expected=3), event(5, expected="any")
     )
@@ -131,7 +131,7 @@ BAD_LINES = {
 
 @pytest.mark.parametrize("damage", BAD_LINES)
 def test_a_bad_line_is_named_and_nothing_of_its_batch_written(tally, damage):
-    """Exit 1, the number of the line, what is wrong, what is stored; the lines before it in the batch stay out."""
+    """Exit 1, with the line, the reason, and what is stored; earlier lines of the batch are not written."""
     line, complaint = BAD_LINES[damage]
     line = line if isinstance(line, bytes) else line.encode()
     first = json.dumps(event(1, meta={"org": "acme"})).encode()
@@ -144,7 +144,7 @@ def test_a_bad_line_is_named_and_nothing_of_its_batch_written(tally, damage):
 
 
 def test_a_file_that_is_bad_from_the_start_creates_no_store(tally, tmp_path, url):
-    """Nothing is made for a first batch that cannot be read."""
+    """If the first batch is bad, no store is created."""
     assert tally("import", url, "-", stdin="{oops\n").exit_code == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -156,7 +156,7 @@ def test_a_missing_file_cannot_be_imported(tally, tmp_path, url):
 
 
 def test_the_error_as_json_says_how_far_it_came(tally):
-    """With --json the stop has the line, the cause and the counts."""
+    """With --json the error has the line, the cause and the counts."""
     result = tally("import", "sqlite:a.db", "-", "--batch", "1", "--json", stdin=text(event(1), "{oops"))
     found = json.loads(result.stderr)
     assert found["error"] == "ImportRefused"
@@ -165,7 +165,7 @@ def test_the_error_as_json_says_how_far_it_came(tally):
 
 
 def test_an_export_comes_in_with_its_claims_checked(tally, url, lines):
-    """Exported lines make the same chain again, and a second time they are all there already."""
+    """Exported lines give the same chain; a second import skips all of them."""
     tally(
         "import",
         "sqlite:origin.db",
@@ -179,7 +179,7 @@ def test_an_export_comes_in_with_its_claims_checked(tally, url, lines):
 
 
 def test_a_changed_export_is_refused_before_it_is_written(tally, url):
-    """A payload, a time or an order that was tampered with is named by line, and nothing is written."""
+    """A changed payload, time or order is named by its line, and nothing is written."""
     tally("import", "sqlite:origin.db", "-", stdin=text(*[event(n) for n in range(1, 4)]))
     good = tally("export", "sqlite:origin.db").stdout.splitlines(keepends=True)
     payload = good[1].replace('"payload":{"n":2}', '"payload":{"n":3}')
@@ -197,7 +197,7 @@ def test_a_changed_export_is_refused_before_it_is_written(tally, url):
 
 
 def test_a_stored_event_must_be_what_the_line_claims(tally, url):
-    """A line whose id is stored in another place of the chain is refused."""
+    """A line whose id is stored at another seq is refused."""
     tally("import", url, "-", stdin=text(event(1), event(2)))
     result = tally("import", url, "-", stdin=text(event(2, seq=1)))
     assert result.exit_code == 1
@@ -205,7 +205,7 @@ def test_a_stored_event_must_be_what_the_line_claims(tally, url):
 
 
 def test_control_facts_of_another_store_are_left_out(tally, url, lines):
-    """An export with control facts comes in without them, and that is said: they are about the other store."""
+    """Control facts of an export are left out, because they are about the other store; their number is printed."""
     tally("append", "sqlite:origin.db", "order/1", "order.placed", "{}", "--secrets", "warn")
     exported = tally("export", "sqlite:origin.db").stdout
     result = tally("import", url, "-", stdin=exported)
@@ -215,7 +215,7 @@ def test_control_facts_of_another_store_are_left_out(tally, url, lines):
 
 
 def test_signatures_travel(tally, url, lines):
-    """A signature is hex in the line, and comes out as it went in."""
+    """A signature is hex in the line, and is exported as it was imported."""
     tally("import", url, "-", stdin=text(event(1, signature="ab" * 64)))
     assert lines(tally("export", url))[0]["signature"] == "ab" * 64
 

@@ -61,7 +61,7 @@ def bad(event):
 
 @pytest.fixture
 def filled(tally, url):
-    """A store with three visits, and a module of projections beside it."""
+    """A store with three visits, and a module of projections next to it."""
     Path("shop_views.py").write_text(MODULE)
     sys.modules.pop("shop_views", None)
     with tallystick.open(url) as store:
@@ -70,7 +70,7 @@ def filled(tally, url):
 
 
 def test_a_projection_is_run_from_the_command_line(tally, filled, lines):
-    """CP-08: it catches up, says where it is, and goes on from its checkpoint."""
+    """CP-08: it catches up, prints its position, and continues from its checkpoint."""
     result = tally("project", filled, "shop_views:Visits")
     assert (result.exit_code, result.stdout) == (0, "Visits is at position 3 of 3\n")
     with tallystick.open(filled) as store:
@@ -82,7 +82,7 @@ def test_a_projection_is_run_from_the_command_line(tally, filled, lines):
 
 
 def test_another_version_needs_a_rebuild(tally, filled, lines):
-    """CP-08: refused with status 1 and the way out; the rebuild says the fingerprint."""
+    """CP-08: refused with status 1 and advice; the rebuild prints the fingerprint."""
     tally("project", filled, "shop_views:Visits")
     refused = tally("project", filled, "shop_views:Twice")
     assert refused.exit_code == 1
@@ -104,14 +104,14 @@ def test_old_events_pass_through_the_catalog(tally, filled):
 
 
 def test_tables_are_projected_too(tally, filled, lines):
-    """CP-08: the command picks the runner by the kind."""
+    """CP-08: the command chooses the runner for the kind of projection."""
     assert tally("project", filled, "shop_views:Rows").exit_code == 0
     (made,) = lines(tally("rebuild", filled, "shop_views:Rows", "--json"))
     assert made == {"projection": "Rows", "position": 3, "on": "process", "why": "it owns SQL tables"}
 
 
 def test_a_summary_is_computed_by_the_database(tally, filled, lines):
-    """PIPE-04: where the log is in one, if it is asked to; the rows are those of one process, under the next epoch."""
+    """PIPE-04: with --on sql, if the log is in a database; the rows equal those of one process, in the next epoch."""
     (here,) = lines(tally("rebuild", filled, "shop_views:Counted", "--on", "process", "--json"))
     by_sql = tally("rebuild", filled, "shop_views:Counted", "--on", "sql", "--json")
     if filled.startswith("files:"):
@@ -124,7 +124,7 @@ def test_a_summary_is_computed_by_the_database(tally, filled, lines):
 
 
 def test_what_sql_cannot_compute_is_said(tally, filled):
-    """PIPE-04: an upcaster is Python, and a projection in Python is no question to a database."""
+    """PIPE-04: a database can run neither an upcaster nor a projection written in Python."""
     of_python = tally("rebuild", filled, "shop_views:Visits", "--on", "sql")
     assert of_python.exit_code == 1
     assert "it is written in Python" in of_python.stderr or "is not an SQL database" in of_python.stderr
@@ -143,7 +143,7 @@ def test_what_is_no_projection_is_said(tally, filled, reference):
 
 
 def test_a_runner_follows_beside_a_writer(filled):
-    """CP-08, CP-13: --follow keeps the rows current while another process appends; Ctrl-C ends it well."""
+    """CP-08, CP-13: --follow keeps the rows current while another process appends; Ctrl-C ends it with status 0."""
     script = "from tallystick.cli.main import main; main()"
     command = [sys.executable, "-c", script, "project", filled, "shop_views:Visits", "--follow", "--json"]
     with tallystick.open(filled) as store:
@@ -184,7 +184,7 @@ def test_dead_letters_that_vanished_are_missed_until_they_are_counted_again(tall
 
 
 def test_rows_that_vanished_are_named(tally, filled):
-    """SAFE-01: verify and doctor name the projection; appends go on."""
+    """SAFE-01: verify and doctor name the projection; appends still work."""
     with tallystick.open(filled) as store:
         store.append("run/more", NewEvent("thing.happened", {}))
         Live(store, EventCount()).catch_up()
@@ -197,7 +197,7 @@ def test_rows_that_vanished_are_named(tally, filled):
 
 
 def test_dead_letters_are_listed_replayed_and_dropped(tally, filled, lines):
-    """CP-07: an operator sees them, and decides."""
+    """CP-07: an operator lists, replays or drops them."""
     with tallystick.open(filled) as store:
         Consumer(store, "mailer", _fail, attempts=1).catch_up()
     shown = tally("deadletters", filled)

@@ -41,7 +41,7 @@ BALANCE = ("--reducer", "shop:Balance")
 
 @pytest.fixture
 def shop(url: str, tally: Tally, tmp_path: Path) -> str:
-    """A store with one order of two steps, and reducers in a module beside it."""
+    """A store with one order of two steps, and a module with reducers next to it."""
     (tmp_path / "shop.py").write_text(CODE)
     with tallystick.open(url) as store:
         for _ in range(2):
@@ -57,7 +57,7 @@ def _document(result: Result) -> dict[str, Any]:
 
 
 def test_state_shows_what_a_stream_adds_up_to(tally: Tally, shop: str) -> None:
-    """EVT-02: now, at a seq and at a time; JSON on stdout, where it came from on stderr."""
+    """EVT-02: now, at a seq and at a time; the state is on stdout as JSON, its origin on stderr."""
     shown = tally("state", shop, "order/1", *BALANCE)
     assert json.loads(shown.stdout) == {"cents": 6, "erased": 0}
     assert "order/1 at seq 6, position 6, from 6 events" in shown.stderr
@@ -68,7 +68,7 @@ def test_state_shows_what_a_stream_adds_up_to(tally: Tally, shop: str) -> None:
 
 
 def test_snapshots_are_made_listed_and_unprotected(tally: Tally, shop: str) -> None:
-    """LH-14, LH-15: of a stream, protected, and of the whole store."""
+    """LH-14, LH-15: snapshots of a stream, protected ones, and sets of the whole store."""
     made = _document(tally("snapshot", shop, "order/1", *BALANCE, "--protect", "--json"))
     assert (made["seq"], made["protected"]) == (6, True)
     assert made["snapshot"] in tally("snapshot", shop, "order/1", "--list").stdout
@@ -81,7 +81,7 @@ def test_snapshots_are_made_listed_and_unprotected(tally: Tally, shop: str) -> N
 
 
 def test_prune_says_why_not_and_then_prunes(tally: Tally, shop: str) -> None:
-    """EVT-03, settled 17: --dry-run names every reason; refused without --accept; the state stays."""
+    """EVT-03, settled 17: --dry-run lists every reason; without --accept it is refused; the state does not change."""
     dry = tally("prune", shop, "order/1", "--before", "3", *BALANCE, "--dry-run")
     assert dry.exit_code == 1
     assert "cannot prune without snapshot" in dry.stdout
@@ -96,7 +96,7 @@ def test_prune_says_why_not_and_then_prunes(tally: Tally, shop: str) -> None:
 
 
 def test_reading_after_a_prune_shows_what_is_left_and_says_so(tally: Tally, shop: str) -> None:
-    """From the beginning, `read` and `export` give what is left, with a note; a place below the floor is refused."""
+    """From the beginning, `read` and `export` give what is left, with a note; a position below the floor is refused."""
     tally("prune", shop, "order/1", "--before", "4", *BALANCE, "--snapshot", "--accept")
     for command in ("read", "export"):
         shown = tally(command, shop, "--stream", "order/1")
@@ -108,7 +108,7 @@ def test_reading_after_a_prune_shows_what_is_left_and_says_so(tally: Tally, shop
 
 
 def test_erase_leaves_the_chain_whole(tally: Tally, shop: str) -> None:
-    """EVT-14: erased, computed again, verified, and in the audit trail of the tenant with its reason."""
+    """EVT-14: the payload is gone, snapshots are made again, and the tenant's audit trail has the reason."""
     tally("snapshot", shop, "order/1", *BALANCE)
     done = _document(tally("erase", shop, "order/1", "2", "--reason", "ticket 17", *BALANCE, "--json"))
     assert (done["dropped"], done["made"], done["salted"]) == (1, 1, False)
@@ -123,7 +123,7 @@ def test_erase_leaves_the_chain_whole(tally: Tally, shop: str) -> None:
 
 
 def test_the_audit_trail_says_who_did_it(tally: Tally, shop: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """EVT-05: what was done on the command line is found by actor, by org and by time."""
+    """EVT-05: actions on the command line can be found by actor, by org and by time."""
     monkeypatch.setenv("TALLY_ACTOR", "ada")
     tally("snapshot", shop, "order/1", *BALANCE)
     monkeypatch.setenv("TALLY_ACTOR", "bob")
@@ -136,7 +136,7 @@ def test_the_audit_trail_says_who_did_it(tally: Tally, shop: str, monkeypatch: p
 
 
 def test_retain_keeps_everything_unless_told(tally: Tally, shop: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settled 4: no preset, nothing goes; a knob by environment takes effect, and says why not."""
+    """Settled 4: without a preset nothing is removed; a variable takes effect, and the reasons are printed."""
     assert "nothing to do" in tally("retain", shop, *BALANCE, "--dry-run").stdout
     monkeypatch.setenv("TALLY_PRUNE_DAYS", "0.0000000001")
     shown = tally("retain", shop, *BALANCE, "--dry-run")
@@ -147,7 +147,7 @@ def test_retain_keeps_everything_unless_told(tally: Tally, shop: str, monkeypatc
 
 
 def test_a_sealed_fingerprint_is_checked_by_verify(tally: Tally, shop: str, tmp_path: Path) -> None:
-    """EVT-04, EVT-11: sealed on the command line; code that changed silently is found."""
+    """EVT-04, EVT-11: a fingerprint is sealed on the command line; code that changed silently is found."""
     sealed = _document(tally("state", shop, "order/1", *BALANCE, "--seal", "--json"))["sealed"]
     assert len(sealed) == 64
     assert tally("verify", shop, *BALANCE).exit_code == 0
@@ -178,7 +178,7 @@ def test_a_sealed_fingerprint_is_checked_by_verify(tally: Tally, shop: str, tmp_
 def test_bad_input_is_refused_with_what_to_do(
     tally: Tally, shop: str, arguments: tuple[str, ...], status: int, says: str
 ) -> None:
-    """Bad input: a sentence and the exit status, no stack trace, nothing written."""
+    """Bad input: one sentence and the exit status, no stack trace, and nothing is written."""
     with tallystick.open(shop, readonly=True) as store:
         head = store.head()
     result = tally(arguments[0], shop, *arguments[1:])

@@ -21,7 +21,7 @@ class Placed(BaseModel):
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """Write a module with a catalog; its name is used once, as modules are kept."""
+    """Write a module with a catalog. Each name is used once, because Python keeps modules."""
 
     def write(name: str, more: str = "") -> str:
         Path(tmp_path, f"{name}.py").write_text(MODULE.format(name=name, more=more))
@@ -41,7 +41,7 @@ def test_a_catalog_is_exported_as_json_schema(tally, module):
 
 
 def test_a_catalog_may_follow_itself(tally, module):
-    """No difference, no findings: a file and the module it came from."""
+    """A file and the module that it was exported from have no differences."""
     place = module("catalog_two")
     tally("schema", "export", place, "-o", "schema.json")
     result = tally("schema", "check", "schema.json", place)
@@ -62,7 +62,7 @@ def test_a_changed_schema_without_a_version_is_refused(tally, module):
 
 @pytest.mark.parametrize("place", ["missing.json", "no_such_module:catalog", "json:nothing", "broken.json"])
 def test_a_catalog_that_cannot_be_loaded_is_no_answer(tally, module, place):
-    """Exit 2: the question could not be put."""
+    """Exit 2: nothing could be checked."""
     good = module(f"catalog_{abs(hash(place))}")
     Path("broken.json").write_text("{")
     result = tally("schema", "check", place, good)

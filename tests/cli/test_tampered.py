@@ -1,4 +1,4 @@
-"""An event that was changed underneath is not shown, exported or folded, and the exit status says so."""
+"""An event that was changed on disk is not printed, exported or folded, and the exit status is 1."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READS = (
 @pytest.mark.security
 @pytest.mark.parametrize("read", READS, ids=" ".join)
 def test_a_command_that_meets_a_changed_event_fails(tally: Callable[..., Any], url: str, read: tuple[str, ...]) -> None:
-    """SAFE-01: exit status 1, the event named, its payload not shown; then `append`, `verify` and `doctor` say it."""
+    """SAFE-01: exit status 1, the event is named without its payload, and later commands report it."""
     with tallystick.open(url) as store:
         for number in range(1, 4):
             store.append("run/a", event(number, meta={"app": "web"}, id=event_id(number)))

@@ -1,4 +1,4 @@
-"""`tally export --whole`, `tally import` of it, and `tally copy`: a log with a past, moved on the command line."""
+"""`tally export --whole`, `tally import` of it, and `tally copy`: moving logs with pruned and erased parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TARGETS = {"files:log": "sqlite:new.db", "sqlite:log.db": "files:new"}
 
 @pytest.fixture
 def past(tally: Any, url: str) -> str:
-    """A store of which something was pruned and something erased."""
+    """A store with pruned and erased events."""
     with tallystick.open(url) as store:
         store.append("order/1", events(5))
         store.append("order/2", events(2))
@@ -27,7 +27,7 @@ def past(tally: Any, url: str) -> str:
 
 
 def test_a_log_with_a_past_goes_through_a_pipe(tally, past):
-    """SAFE-06: `tally export | tally import` moves it without an option; both sides verify, and export the same."""
+    """SAFE-06: `tally export | tally import` moves it without options; both sides verify and export the same."""
     exported = tally("export", past)
     assert exported.exit_code == 0
     assert [json.loads(line).get("tally") for line in exported.stdout.splitlines()][:3] == ["export", "cut", "pruned"]
@@ -39,7 +39,7 @@ def test_a_log_with_a_past_goes_through_a_pipe(tally, past):
 
 
 def test_an_import_run_twice_writes_nothing_twice(tally, past):
-    """SAFE-06: the second one says that everything was there."""
+    """SAFE-06: the second import reports that everything was already stored."""
     exported = tally("export", past).stdout
     tally("import", TARGETS[past], "-", stdin=exported)
     assert (
@@ -49,7 +49,7 @@ def test_an_import_run_twice_writes_nothing_twice(tally, past):
 
 
 def test_an_export_that_was_cut_off_is_exit_status_1(tally, past):
-    """SAFE-06: status 0 says that the whole was there; the rest may come later."""
+    """SAFE-06: status 0 means that the export was complete; an incomplete one can be continued."""
     exported = tally("export", past).stdout.splitlines(keepends=True)
     for end in range(1, len(exported)):
         result = tally("import", TARGETS[past], "-", stdin="".join(exported[:end]))
@@ -61,7 +61,7 @@ def test_an_export_that_was_cut_off_is_exit_status_1(tally, past):
 
 @pytest.mark.security
 def test_a_line_that_was_changed_is_named(tally, past):
-    """SAFE-06: also where no link covers it: a position, an id of what was pruned."""
+    """SAFE-06: also for what no link covers: a position, the id of a pruned event."""
     exported = tally("export", past).stdout
     for old, new in (('"n":1}', '"n":2}'), ('"events":[[1,', '"events":[[2,'), ('"through":3', '"through":2')):
         assert old in exported
@@ -71,7 +71,7 @@ def test_a_line_that_was_changed_is_named(tally, past):
 
 
 def test_a_log_without_a_past_is_lines_of_events(tally, url, lines):
-    """The form of a plain export is one event a line; whole, it has a first and a last line besides."""
+    """A plain export has one line per event; a whole one also has a first and a last line."""
     with tallystick.open(url) as store:
         store.append("order/1", events(3))
     plain, whole = tally("export", url).stdout, tally("export", url, "--whole").stdout
@@ -80,7 +80,7 @@ def test_a_log_without_a_past_is_lines_of_events(tally, url, lines):
 
 
 def test_control_facts_move_with_a_whole_log(tally, url, lines):
-    """SAFE-06: a whole export brings them into an empty store, though nothing was pruned."""
+    """SAFE-06: a whole export brings them into an empty store, even if nothing was pruned."""
     tally("append", url, "order/1", "order.placed", "{}", "--secrets", "warn")
     exported = tally("export", url, "--whole").stdout
     assert tally("import", TARGETS[url], "-", stdin=exported).exit_code == 0
@@ -89,21 +89,21 @@ def test_control_facts_move_with_a_whole_log(tally, url, lines):
 
 
 def test_events_alone_of_a_log_with_a_past_say_what_to_do(tally, past):
-    """SAFE-06: what only the events cannot carry is refused, with the way that works."""
+    """SAFE-06: an erased event without its fact is refused, with advice."""
     result = tally("import", TARGETS[past], "-", stdin=tally("export", past, "--events-only").stdout)
     assert result.exit_code == 1
     assert "tally export --whole" in result.stderr
 
 
 def test_a_part_of_a_log_is_never_whole(tally, past):
-    """An option that chooses a part gives lines of events; asked for the whole as well, it is a mistake."""
+    """An option that chooses a part gives lines of events; together with --whole it is refused."""
     assert '"tally":' not in tally("export", past, "--stream", "order/2").stdout
     assert '"tally":' not in tally("export", past, "--after", "5").stdout
     assert tally("export", past, "--whole", "--stream", "order/2").exit_code == 2
 
 
 def test_a_whole_log_without_a_past_is_appended_to_one_with_a_life(tally, url, lines):
-    """Nothing is missing from its events, so they can be appended; what is left out is said."""
+    """Its events are complete, so they can be appended; the reason is printed."""
     with tallystick.open(url) as store:
         store.append("order/1", events(3))
     tally("append", TARGETS[url], "order/9", "a", "{}")
@@ -123,14 +123,14 @@ def test_a_store_with_a_life_of_its_own_is_left_as_it_was(tally, past, lines):
 
 
 def test_runs_cannot_take_over_a_log_with_a_past(tally, past):
-    """SAFE-06: an engine that lacks what it takes says so by name."""
+    """SAFE-06: an engine that cannot hold them says what it lacks."""
     result = tally("copy", past, "ndjson:runs")
     assert result.exit_code == 1
     assert "no order between streams" in result.stderr
 
 
 def test_copy_makes_the_same_log(tally, past):
-    """SAFE-06: in one command, continued when it is run again, with the profile of the source."""
+    """SAFE-06: in one command, with the profile of the source; a second run continues it."""
     done = json.loads(tally("copy", past, TARGETS[past], "--json").stdout)
     assert (done["imported"], done["pruned"], done["whole"]) == (6, 3, True)
     tally("append", past, "order/2", "a", "{}")
@@ -140,7 +140,7 @@ def test_copy_makes_the_same_log(tally, past):
 
 
 def test_runs_move_to_any_engine(tally, url):
-    """SAFE-06: positions of a store of runs mean nothing elsewhere; links do."""
+    """SAFE-06: the positions of a store of runs are not kept, but its links are."""
     for run in ("run/a", "run/b"):
         tally("append", "ndjson:runs", run, "run.started", "{}")
     assert tally("copy", "ndjson:runs", url).exit_code == 0
@@ -149,7 +149,7 @@ def test_runs_move_to_any_engine(tally, url):
 
 
 def test_the_setting_of_the_guard_comes_after_the_move(tally, past, lines):
-    """`--secrets` is a control fact of the new store; it does not keep it from being empty."""
+    """`--secrets` is recorded after the move, because a whole export needs an empty store."""
     exported = tally("export", past).stdout
     assert tally("import", TARGETS[past], "-", "--secrets", "warn", stdin=exported).exit_code == 0
     assert lines(tally("audit", TARGETS[past], "--json"))[-1]["type"] == "tally.setting.changed"
@@ -157,7 +157,7 @@ def test_the_setting_of_the_guard_comes_after_the_move(tally, past, lines):
 
 
 def test_a_damaged_log_is_not_copied(tally, url, tmp_path):
-    """SAFE-06: what cannot be read is said as it is, and the copy knows that it is no whole one."""
+    """SAFE-06: damage is reported by name, and the copy is not taken for a complete one."""
     with tallystick.open(url) as store:
         for number in range(300):
             store.append("order/1", events(10, first=number))
@@ -173,7 +173,7 @@ def test_a_damaged_log_is_not_copied(tally, url, tmp_path):
 
 
 def test_a_log_that_is_pruned_meanwhile_is_no_whole_export(tmp_path):
-    """SAFE-06: half of it would be from before and half from after."""
+    """SAFE-06: otherwise half of it would be from before the prune and half from after."""
     with tallystick.open(f"sqlite:{tmp_path}/log.db") as store:
         store.append("order/1", events(2500))
         found = moving.export(store, whole=True)

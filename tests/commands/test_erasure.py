@@ -10,7 +10,7 @@ import pytest
 import tallystick
 from tallystick import NewEvent, errors
 from tallystick.commands import Answer, CommandKey, Commands, Context, Decision
-from tallystick.state.erasing import erase
+from tallystick.state.erasure import erase
 
 KEY = CommandKey("acme", "ada", "sign-up", "k1")
 REQUEST = {"name": "Grace Hopper"}

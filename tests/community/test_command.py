@@ -103,13 +103,13 @@ def test_a_pair_converges_though_one_is_killed_in_the_middle(
     tally: Tally, listening: Callable[..., Listener], tmp_path: Path
 ) -> None:
     """COM-09, COM-10: the listener dies by SIGKILL during a round; after its restart a round makes both equal."""
-    from tallystick.cli import community_place
+    from tallystick.cli import community_directory
 
     tally("init", "a", "--json")
     first = listening("a")
     tally("join", "b", "-", "--allow-private", "--json", stdin=invited(tally, first))
     tally("sync", "b", "--json")
-    with community_place.opened(tmp_path / "b", offline=True) as community:
+    with community_directory.opened(tmp_path / "b", offline=True) as community:
         for number in range(1500):
             community.log.append_local("chat.message.sent", {"n": number}, community.keys)
     round_ = subprocess.Popen(
@@ -150,14 +150,14 @@ def test_a_restored_backup_asks_for_its_own_head(
 
 def test_retention_is_written_down(tally: Tally, tmp_path: Path) -> None:
     """COM-12: what is due goes, the directory remembers where its log begins now, and shows the same fingerprint."""
-    from tallystick.cli import community_place
+    from tallystick.cli import community_directory
 
     tally("init", "a", "--json")
     for number in range(5):
         tally("append", "a", "chat.message.sent", f'{{"n":{number}}}', "--json")
     tally("invite", "a", "--snapshot")
     before = tally("status", "a", "--json")
-    with community_place.opened(tmp_path / "a") as community:
+    with community_directory.opened(tmp_path / "a") as community:
         states = community.engine.states()
         community.upkeep().retain()
         assert community.log.disk.floor() == 0, "nothing is 30 days old"
@@ -165,10 +165,10 @@ def test_retention_is_written_down(tally: Tally, tmp_path: Path) -> None:
         assert community.log.disk.floor() > 0
     assert tally("status", "a", "--json") == before
     assert tally("append", "a", "chat.message.sent", "{}", "--json")["seq"] == 9
-    with community_place.opened(tmp_path / "a") as community:
+    with community_directory.opened(tmp_path / "a") as community:
         messages = community.engine.states()["chat"]["messages"]
         assert states["chat"]["messages"].items() < messages.items()
-        assert community.place.base == community.log.replica.base.lamport
+        assert community.config.base == community.log.replica.base.lamport
 
 
 def test_every_insert_gives_a_line_if_that_is_asked_for(

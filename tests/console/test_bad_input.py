@@ -116,7 +116,7 @@ def test_a_filter_is_never_a_pattern_nor_markup(query: str, shop_server: Served,
 def test_an_address_that_leads_nowhere_says_so(path: str, shop_server: Served, open_page: OpenPage) -> None:
     """UI 1: the page of what is not there repeats nothing of the address, and shows the way back."""
     page = open_page(shop_server.console + path, expect="404")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Nothing here")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Not found")
     expect(page.get_by_role("link", name="Overview").first).to_be_visible()
     _require_inert(page)
 

@@ -38,8 +38,8 @@ def test_verification_names_what_is_wrong(damaged_server: Served, open_page: Ope
     page = open_page(f"{damaged_server.console}/integrity")
     page.get_by_role("button", name="Verify").click()
     expect(page.locator("#damaged")).to_contain_text("tally doctor")
-    expect(page.get_by_role("heading", name="What is wrong")).to_be_visible()
-    expect(page.get_by_text("Everything holds.")).to_have_count(0)
+    expect(page.get_by_role("heading", name="Problems")).to_be_visible()
+    expect(page.get_by_text("No problems found.")).to_have_count(0)
 
 
 def test_a_list_passes_over_the_hole_and_says_so(damaged_server: Served, open_page: OpenPage) -> None:

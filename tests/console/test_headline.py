@@ -19,7 +19,7 @@ import tallystick
 from tallystick import Store
 from tallystick.projections import Gauge, Lag, Live
 from tallystick.server.console import headline
-from tallystick.server.health import Reason, Verdict
+from tallystick.server.health import FailedCheck, Verdict
 from tallystick.server.jobs import Job
 from tallystick.store.deadletters import DeadLetter, LetterCounts
 from tallystick.store.events import Problem
@@ -63,7 +63,7 @@ def seen(**changed: Any) -> headline.Seen:
 
 
 def wrong(check: str) -> Verdict:
-    return Verdict(False, (Reason(check, "it is wrong"),), {"checks": CHECKS | {check: False}})
+    return Verdict(False, (FailedCheck(check, "it is wrong"),), {"checks": CHECKS | {check: False}})
 
 
 STATES: dict[str, tuple[headline.Seen, str, str]] = {
@@ -175,20 +175,20 @@ PAGES: dict[str, tuple[Callable[[Store], None], bool, str, list[str]]] = {
         _consumer_changed,
         False,
         "bad",
-        ["the place of consumer mailer is damaged"],
+        ["the checkpoint of consumer mailer is damaged"],
     ),
     "a projection's place that was changed": (
         _projection_changed,
         False,
         "bad",
-        ["the place of projection OrderTotals is damaged"],
+        ["the checkpoint of projection OrderTotals is damaged"],
     ),
     "damage on record": (_damaged, False, "bad", ["the engine reports a problem"]),
     "never verified": (
         lambda store: None,
         False,
         "warn",
-        ["the log was not verified since the service began", "1 thing to look at"],
+        ["the log was not verified since the service started", "1 thing to look at"],
     ),
     "well": (lambda store: None, True, "ok", ["All is well", "found nothing wrong"]),
 }

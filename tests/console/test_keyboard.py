@@ -34,7 +34,7 @@ def test_from_the_skip_link_to_an_event_by_keys_alone(shop_server: Served, open_
     expect(page.get_by_role("heading", level=1)).to_have_text("Streams")
     _wait_for_script(page)
     page.keyboard.press("/")
-    expect(page.get_by_label("Begin with")).to_be_focused()
+    expect(page.get_by_label("Start at")).to_be_focused()
     page.keyboard.type("order/1007")
     page.keyboard.press("Enter")
     expect(page.locator("tbody tr").first).to_contain_text("order/1007")

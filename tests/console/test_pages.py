@@ -165,7 +165,7 @@ def test_a_trial_of_retention_says_what_would_go_and_why_not(shop_server: Served
     """LH-14, EVT-12: covered streams would be pruned, others are kept with the reason, and nothing is changed."""
     page = open_page(f"{shop_server.console}/snapshots")
     expect(page.get_by_text("protected")).to_have_count(1)
-    page.get_by_role("button", name="Try it").click()
+    page.get_by_role("button", name="Dry run").click()
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name="order/1005", exact=True))
     expect(row.filter(has_text="pruned")).to_have_count(1)
     kept = page.get_by_role("row").filter(has_text="has no snapshot of it")
@@ -177,7 +177,7 @@ def test_verification_shows_progress_and_that_everything_holds(shop_server: Serv
     """LH-17: the whole log is verified in the background, and the result is told."""
     page = open_page(f"{shop_server.console}/integrity")
     page.get_by_role("button", name="Verify").click()
-    expect(page.get_by_text("Everything holds.")).to_be_visible()
+    expect(page.get_by_text("No problems found.")).to_be_visible()
     expect(page.get_by_text("Verified")).to_be_visible()
 
 

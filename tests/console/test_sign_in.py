@@ -29,7 +29,7 @@ def _sign_in(page: Page, token: str) -> None:
 def test_a_page_asks_for_a_token_and_leads_back(guarded_server: Served, open_page: OpenPage) -> None:
     """CP-10: whoever is not signed in is asked to, and then sees what they wanted to see."""
     page = open_page(f"{guarded_server.console}/streams?from=order/")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Show your half")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
     _sign_in(page, guarded_server.named["admin"])
     expect(page).to_have_url(f"{guarded_server.console}/streams?from=order/")
     expect(page.locator(".store")).to_contain_text("night-watch")
@@ -77,9 +77,9 @@ def test_going_back_after_signing_out_shows_nothing(guarded_server: Served, open
     _sign_in(page, guarded_server.named["admin"])
     page.goto(f"{guarded_server.console}/streams")
     page.get_by_role("button", name="Sign out").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Show your half")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
     page.go_back()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Show your half")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
     assert page.context.cookies() == []
 
 
@@ -96,4 +96,4 @@ def test_the_address_of_a_file_leads_to_the_login(guarded_server: Served) -> Non
     """CP-10: whoever has the address of a payload but no cookie gets the login page instead."""
     with urllib.request.urlopen(f"{guarded_server.console}/events/x/payload", timeout=30) as answer:
         assert answer.geturl().startswith(f"{guarded_server.console}/login")
-        assert b"Show your half" in answer.read()
+        assert b"<h1>Sign in</h1>" in answer.read()

@@ -1,4 +1,4 @@
-"""An engine in a package of its own, as CONTRIBUTING.md shows it: it is opened by its URL, and passes the contract."""
+"""An engine in its own package, as CONTRIBUTING.md shows it. Its URL opens it, and it passes the contract."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN = re.compile(r"^`(\S+)`[^`]*:\n\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTI
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A directory with the files that the page shows, installed the way pip does it, without a network."""
+    """A directory with the files that the page shows, installed as pip would, without a network."""
     section = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("## A new engine\n")[1].split("\n## ")[0]
     section = re.sub(r"^.*?(`pyproject.toml`)", r"\1", section, count=1, flags=re.DOTALL)
     files = dict(SHOWN.findall(section))

@@ -1,4 +1,4 @@
-"""The files engine beside the memory model, under random calls."""
+"""The files engine compared with the memory model, under random calls."""
 
 from __future__ import annotations
 

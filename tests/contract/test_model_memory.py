@@ -1,4 +1,4 @@
-"""The memory engine beside the memory model, under random calls."""
+"""The memory engine compared with the memory model, under random calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Postgres engine beside the memory model, under random calls."""
+"""The Postgres engine compared with the memory model, under random calls."""
 
 from __future__ import annotations
 

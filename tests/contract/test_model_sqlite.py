@@ -1,4 +1,4 @@
-"""The sqlite engine beside the memory model, under random calls."""
+"""The sqlite engine compared with the memory model, under random calls."""
 
 from __future__ import annotations
 

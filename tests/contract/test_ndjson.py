@@ -8,7 +8,7 @@ from tallystick.testing.contract import AllContracts, EngineHarness, UrlHarness
 
 
 class TestNdjson(AllContracts):
-    """`ndjson:DIR`, which keeps runs and no other streams, and orders nothing between them."""
+    """`ndjson:DIR`, which keeps only runs, with no order between them."""
 
     @classmethod
     def make_harness(cls, place: Path) -> EngineHarness:

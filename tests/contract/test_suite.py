@@ -29,7 +29,7 @@ def test_no_two_themes_share_the_name_of_a_test() -> None:
 
 
 def test_all_contracts_holds_every_theme() -> None:
-    """An engine that runs AllContracts runs every theme, and every theme has tests."""
+    """AllContracts has every theme, and every theme has tests."""
     assert set(CONTRACTS) <= set(AllContracts.__mro__)
     assert list(dict.fromkeys(contract.__module__.rpartition(".")[2] for contract in CONTRACTS)) == list(THEMES)
     assert all(_tests(contract) for contract in CONTRACTS)

@@ -22,13 +22,13 @@ def run_demo(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
-    """One run of the demo, and where its store is."""
+    """One run of the demo, and the directory of its store."""
     directory = tmp_path_factory.mktemp("demo") / "data"
     return run_demo("--dir", str(directory)), directory
 
 
 def figure(text: str, name: str) -> str:
-    """The last figure that the output shows under this name."""
+    """The last figure with this name in the output."""
     found = re.findall(rf"^\s+{name}\s+([\d,]+)", text, re.MULTILINE)
     return str(found[-1])
 
@@ -36,7 +36,7 @@ def figure(text: str, name: str) -> str:
 def test_the_demo_kills_its_writer_and_loses_nothing(
     shown: tuple[subprocess.CompletedProcess[str], Path],
 ) -> None:
-    """LH-19: after kill -9 of the writer, everything it was told is there, and the demo says so and exits with 0."""
+    """LH-19: after kill -9 of the writer everything acknowledged is there, and the demo says so and exits with 0."""
     done, _ = shown
     assert done.returncode == 0, done.stdout + done.stderr
     assert "SIGKILL" in done.stdout
@@ -49,7 +49,7 @@ def test_the_demo_kills_its_writer_and_loses_nothing(
 def test_the_demo_archives_verifies_and_rebuilds_on_spark(
     shown: tuple[subprocess.CompletedProcess[str], Path],
 ) -> None:
-    """PIPE-02, PIPE-03, PIPE-04, PIPE-08: the same log on Spark; the plots are where the demo says."""
+    """PIPE-02, PIPE-03, PIPE-04, PIPE-08: the same log on Spark, and the plots are where the demo says."""
     done, directory = shown
     assert figure(done.stdout, "archived") == f"{EVENTS:,}"
     assert figure(done.stdout, "verified") == f"{EVENTS:,}"
@@ -58,13 +58,13 @@ def test_the_demo_archives_verifies_and_rebuilds_on_spark(
 
 
 def test_the_writer_was_killed_in_the_middle(shown: tuple[subprocess.CompletedProcess[str], Path]) -> None:
-    """The first table counts what the killed writer had been told: part of the events, not all, and not none."""
+    """The first table counts the events acknowledged to the killed writer: some, but not all."""
     told = int(re.findall(r"^\s+acknowledged\s+([\d,]+)", shown[0].stdout, re.MULTILINE)[0].replace(",", ""))
     assert EVENTS * 0.4 < told < EVENTS
 
 
 def test_the_store_that_the_demo_leaves_can_be_read(shown: tuple[subprocess.CompletedProcess[str], Path]) -> None:
-    """The commands it suggests have something to work on: every event once, in order, but for those it pruned."""
+    """The suggested commands have a store to read: every event once, in order, except those it pruned."""
     with tallystick.open(f"files:{shown[1] / 'log'}", readonly=True) as store:
         left = store.events(over_pruned=True)
         numbers = [traffic.event_number(event.id) for event in left if not event.stream.startswith("tally.")]
@@ -76,27 +76,27 @@ def test_the_store_that_the_demo_leaves_can_be_read(shown: tuple[subprocess.Comp
 def test_the_fingerprint_of_a_pruned_run_still_matches(
     shown: tuple[subprocess.CompletedProcess[str], Path],
 ) -> None:
-    """EVT-04: the demo folds a run, seals, snapshots and prunes it, and state and fingerprint are the same."""
+    """EVT-04: the demo folds, seals, snapshots and prunes a run, and state and fingerprint stay the same."""
     text = shown[0].stdout
     assert re.search(r"^\s+state\s+the same", text, re.MULTILINE)
     assert re.search(r"^\s+fingerprint\s+matches", text, re.MULTILINE)
 
 
 def test_the_demo_suggests_commands_on_its_own_store(shown: tuple[subprocess.CompletedProcess[str], Path]) -> None:
-    """It ends with what to try next."""
+    """It ends with commands to try next."""
     for action in ("tail", "verify", "doctor"):
         assert re.search(rf"tally {action} files:\S*log\b", shown[0].stdout)
 
 
 def test_an_acknowledged_event_that_is_not_there_is_found_out(tmp_path: Path) -> None:
-    """A writer that acknowledges what it never appended makes the demo report a loss and exit with 1."""
+    """If the writer acknowledges an event that it did not append, the demo reports a loss and exits with 1."""
     done = run_demo("--dir", str(tmp_path / "data"), "--pretend", "--no-spark")
     assert done.returncode == 1, done.stdout + done.stderr
     assert int(figure(done.stdout, "lost").replace(",", "")) > 0
 
 
 def test_a_directory_that_is_not_the_demos_is_left_alone(tmp_path: Path) -> None:
-    """It empties what an earlier demo left, and nothing else."""
+    """It empties only a directory that an earlier demo left."""
     precious = tmp_path / "precious.txt"
     precious.write_text("keep me")
     done = run_demo("--dir", str(tmp_path))
@@ -105,7 +105,7 @@ def test_a_directory_that_is_not_the_demos_is_left_alone(tmp_path: Path) -> None
 
 
 def test_the_demo_runs_on_sqlite_too(tmp_path: Path) -> None:
-    """The same story on another engine ends the same way."""
+    """The demo gives the same result on another engine."""
     done = run_demo("--dir", str(tmp_path / "data"), "--engine", "sqlite", "--no-spark")
     assert done.returncode == 0, done.stdout + done.stderr
     assert figure(done.stdout, "lost") == "0"

@@ -9,7 +9,7 @@ COUNT = 5000
 
 
 def test_the_same_seed_gives_the_same_events() -> None:
-    """What was sent can be made again and compared with what was stored."""
+    """The sent events can be generated again and compared with the stored ones."""
     assert list(traffic.commits(COUNT, seed=4)) == list(traffic.commits(COUNT, seed=4))
     assert list(traffic.commits(COUNT, seed=4)) != list(traffic.commits(COUNT, seed=5))
 
@@ -39,7 +39,7 @@ def test_commits_are_mixed() -> None:
 
 
 def test_a_shorter_run_is_the_beginning_of_a_longer_one() -> None:
-    """A writer that goes on after another one sends exactly what the other one would have sent."""
+    """A writer that continues for another sends exactly what the other would have sent."""
     short = [event for commit in traffic.commits(1000) for event in commit.events]
     long = [event for commit in traffic.commits(COUNT) for event in commit.events]
     assert long[:1000] == short

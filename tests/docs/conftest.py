@@ -1,4 +1,4 @@
-"""Pages as the tests see them: text, fenced blocks, links; and a stage on which their blocks are played."""
+"""Pages for the tests: text, fenced blocks, links, and a `Stage` that runs the blocks."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def blocks(page: str) -> list[Block]:
 
 
 class Stage:
-    """Plays the blocks of one page in order: Python in one namespace, shell lines in the same directory."""
+    """Runs the blocks of one page in order: Python in one namespace, shell lines in the same directory."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
         self.names: dict[str, Any] = {"__name__": "page"}
 
     def play(self, page: str) -> int:
-        """Play what can be played, and say how many blocks that were."""
+        """Run the blocks that can be run, and return their number."""
         played = [block for block in blocks(page) if block.language in ("python", "console")]
         for block in played:
             if block.language == "python":
@@ -72,7 +72,7 @@ def commands(text: str) -> list[tuple[str, str]]:
 
 
 def matches(expected: str, got: str) -> bool:
-    """Whether the output is as shown: … stands for anything, spaces at the ends of lines for nothing."""
+    """Whether the output is as shown. `…` matches anything; spaces at the end of a line are ignored."""
     form = re.escape(_trimmed(expected)).replace("…", ".*").replace(r"\ \ .*\ \ ", ".*")
     return re.fullmatch(form, _trimmed(got), re.DOTALL) is not None
 
@@ -83,7 +83,7 @@ def _trimmed(text: str) -> str:
 
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
-    """An empty directory to play in."""
+    """A stage with an empty directory."""
     monkeypatch.chdir(tmp_path)
     return Stage(tmp_path)
 

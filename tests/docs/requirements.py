@@ -1,7 +1,7 @@
-"""`python -m tests.docs.requirements [--check]`: writes docs/requirements.md, row of the requirements -> tests.
+"""`python -m tests.docs.requirements [--check]` writes docs/requirements.md: requirements and the tests that name them.
 
-A row is named by a test that has its id (as in LH-03) in its name or docstring, under tests/ or in the contract suite.
-Nothing is run: a row that is named is not proven by that, a row that is not named is certainly missing.
+A test names a row by having its id (as in LH-03) in its name or docstring. It is under tests/ or in the contract suite.
+Nothing is run. So a named row may still be wrong, but a row that is not named is certainly not tested.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ AREAS = {
 _OPENING = """\
 # Requirements and the tests that name them
 
-Made by `python -m tests.docs.requirements` from the names and docstrings of the tests. Do not edit it. A row
-without a test says "not yet"; a row with tests holds as far as those go, and no further. Tests of
-`testing/contract` run once for each engine.
+`python -m tests.docs.requirements` generates this page from the names and docstrings of the tests. Do not edit it. A
+row without a test says "not yet". A row with tests holds as far as they go. Tests of `testing/contract` run once for
+each engine.
 """
 
 
@@ -44,12 +44,12 @@ class Naming(msgspec.Struct, frozen=True, order=True):
 
 
 def rows(root: Path) -> dict[str, str]:
-    """What must hold, in a line each, by the id of the row."""
+    """What must hold, one line per row, by the id of the row."""
     return msgspec.json.decode((root / ROWS).read_bytes(), type=dict[str, str])
 
 
 def sources(root: Path) -> list[Path]:
-    """Where tests may be: tests/ and the shipped contract suite."""
+    """The files with tests: tests/ and the shipped contract suite."""
     return sorted({*root.glob("tests/**/*.py"), *root.glob("src/**/contract/**/*.py")})
 
 
@@ -64,12 +64,12 @@ def namings(root: Path) -> set[Naming]:
 
 
 def mentions(said: str) -> set[str]:
-    """The rows that a text names; a name has underscores where an id has a dash."""
+    """The rows that a text names. A function name has underscores instead of dashes."""
     return {f"{area.upper()}-{number}" for area, number in MENTION.findall(said.replace("_", "-"))}
 
 
 def _tests(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The tests of a module: how pytest calls each, and its name with its docstring."""
+    """The tests of a module: the name that pytest uses, and the name with the docstring."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             if node.name.startswith("Test"):
@@ -114,7 +114,7 @@ def unknown(root: Path) -> list[Naming]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the page; with --check, say whether it is up to date."""
+    """Write the page. With --check, return 1 if it is out of date."""
     parser = argparse.ArgumentParser(prog="python -m tests.docs.requirements")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is out of date")
     parser.add_argument("--root", type=Path, default=Path(), help="the project (default: here)")

@@ -1,4 +1,4 @@
-"""What the pages show happens: their blocks are run, in order, as they stand there."""
+"""The examples on the pages work: their blocks run in order, as they are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PAGES = ["README.md", "docs/tutorial.md", "docs/state.md", "docs/projections.md"
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_of_the_page_runs(page: str, stage: Any) -> None:
-    """Python blocks run, and shell lines print what stands below them."""
+    """Python blocks run, and shell lines print what the page shows."""
     assert stage.play(page) >= 2
 
 

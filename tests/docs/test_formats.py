@@ -1,4 +1,4 @@
-"""The pages on formats are right to the byte: their examples and vectors are computed again."""
+"""The pages on formats are correct to the byte: examples and vectors are recomputed."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def test_the_links_of_the_chain_page_are_right(rows: list[Row], fenced: Any) -> 
 
 
 def test_the_float_vectors_are_right() -> None:
-    """What the page says of floats is what canonical JSON makes of them, and at least twenty are shown."""
+    """The page shows at least twenty floats, with the text that canonical JSON gives them."""
     vectors = VECTOR.findall(page("canonical-json.md"))
     assert len(vectors) >= 20
     assert {text: canonical.encode_state(float(text)).decode() for text, _ in vectors} == dict(vectors)
 
 
 def by_the_rule(value: float) -> str:
-    """The canonical text of a float as the page puts it, from the digits of `repr`."""
+    """The canonical text of a float by the rule of the page, from the digits of `repr`."""
     sign = "-" if repr(value).startswith("-") else ""
     mantissa, _, exponent = repr(abs(value)).partition("e")
     whole, _, part = mantissa.partition(".")
@@ -81,14 +81,14 @@ def by_the_rule(value: float) -> str:
 
 @pytest.mark.parametrize("power", range(-30, 31))
 def test_the_float_rule_is_what_msgspec_does(power: int) -> None:
-    """Sizes around every power of ten, digits few and many: the rule in words gives the same text."""
+    """The rule in words gives the same text, for sizes around every power of ten and few or many digits."""
     for digits in ("1", "1.5", "2.0000000000000004", "9.007199254740991", "9.999999999999998", "-3.14"):
         value = float(f"{digits}e{power}")
         assert canonical.encode_state(value).decode() == by_the_rule(value)
 
 
 def test_the_examples_of_canonical_json_are_right() -> None:
-    """Each value of the table has the bytes beside it."""
+    """Each value of the table has the bytes shown for it."""
     examples = EXAMPLE.findall(page("canonical-json.md"))
     assert len(examples) >= 4
     for value, text in examples:
@@ -96,7 +96,7 @@ def test_the_examples_of_canonical_json_are_right() -> None:
 
 
 def test_the_limits_on_the_pages_are_those_of_the_code() -> None:
-    """Depth, nodes, sizes and forms of names are quoted as they are."""
+    """Depth, nodes, sizes and forms of names are the real ones."""
     text = page("canonical-json.md") + page("event.md")
     for figure in (f"deeper than {limits.DEPTH_MAX}", f"{limits.NODES_MAX:,} nodes", f"{limits.COMMIT_EVENTS_MAX:,}"):
         assert figure in text
@@ -105,7 +105,7 @@ def test_the_limits_on_the_pages_are_those_of_the_code() -> None:
 
 
 def test_every_meta_key_is_described() -> None:
-    """The keys that have a fixed kind of value stand in the table of event.md."""
+    """The keys with a fixed kind of value are in the table of event.md."""
     text = page("event.md")
     assert not [key for key in profiles.TEXT_KEYS | profiles.NUMBER_KEYS | {"tags"} if f"`{key}`" not in text]
 
@@ -150,7 +150,7 @@ def test_the_line_on_the_ndjson_page_is_an_export(rows: list[Row], fenced: Any) 
 
 
 def test_every_table_trigger_and_step_is_on_the_sqlite_page() -> None:
-    """What the migrations make is described by name."""
+    """Everything that the schema creates is described by name."""
     text = page("sqlite.md")
     made = {name for name, sql in migrations.expected_schema().items() if not sql.startswith("CREATE INDEX")}
     steps = {f"{step.number:03d}_{step.name}" for step in migrations.steps()}

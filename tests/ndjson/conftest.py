@@ -1,4 +1,4 @@
-"""A recorded life of a store of runs on a simulated disk, and what every crash test asks of a disk."""
+"""A recorded history of a store of runs on a simulated disk, and the checks that every crash test makes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def open_store(files: FileSystem, **options: Any) -> Store:
 
 
 def event(number: int, *, size: int = 20) -> NewEvent:
-    """An event that can be told from the others."""
+    """An event that differs from the others."""
     return NewEvent("thing.happened", {"number": number, "text": "x" * size})
 
 
@@ -51,14 +51,14 @@ def recovered(files: FileSystem) -> dict[str, list[Event]]:
 
 
 class History(msgspec.Struct):
-    """A life: the events of each run, and how many of each were acknowledged after how many operations."""
+    """A history: the events of each run, and how many were acknowledged after how many operations."""
 
     disk: SimulatedDisk
     events: dict[str, list[Event]]
     acknowledged: list[tuple[int, dict[str, int]]]
 
     def check(self, state: CrashState, found: dict[str, list[Event]]) -> None:
-        """Nothing acknowledged is lost, nothing is invented, and a commit in flight is there whole or not at all."""
+        """Nothing acknowledged is lost, nothing is invented, and a commit in flight is complete or absent."""
         nothing = dict.fromkeys(RUNS, 0)
         least = next((c for when, c in reversed(self.acknowledged) if when <= state.operations), nothing)
         most = next((c for when, c in self.acknowledged if when > state.operations), least)
@@ -90,7 +90,7 @@ class Recorder:
         self.store = open_store(self.disk)
 
     def history(self) -> History:
-        """What happened."""
+        """The recorded history."""
         events = events_of(self.store)
         self.store.close()
         return History(self.disk, events, self.acknowledged)
@@ -113,7 +113,7 @@ def history() -> History:
 
 
 class Lab:
-    """What test modules use of this file."""
+    """The parts of this file that test modules use."""
 
     directory = DIRECTORY
     log = f"{DIRECTORY}/runs/a/events.ndjson"
@@ -130,7 +130,7 @@ def lab() -> Lab:
 
 
 class Grown(msgspec.Struct):
-    """A run after each of its commits: the disk's image each time, never closed, and its events."""
+    """A run after each commit: the image of the disk, never closed, and its events."""
 
     images: list[dict[str, bytes | None]]
     events: list[Event]
@@ -141,13 +141,13 @@ class Grown(msgspec.Struct):
         return self.images[number][path] or b""
 
     def whole(self, path: str, cut: int) -> int:
-        """How many commits are whole in the first `cut` bytes of the log."""
+        """How many commits are complete in the first `cut` bytes of the log."""
         return max(number for number in range(len(self.images)) if len(self.images[number].get(path) or b"") <= cut)
 
 
 @pytest.fixture(scope="session")
 def grown() -> Grown:
-    """Commits of one, three, one and two events; item n is after n commits."""
+    """Commits of one, three, one and two events. Item n is the state after n commits."""
     disk = SimulatedDisk()
     store = open_store(disk)
     store.acquire_lease("run/a")

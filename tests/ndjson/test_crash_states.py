@@ -1,4 +1,4 @@
-"""Power loss and kill at every operation of a store's life, in every form that the unsynced may be left in."""
+"""Power loss and kill at every operation of a recorded history, with every fate of unsynced changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STATES_MIN = 4_000
 
 
 def test_there_are_enough_states(history: Any) -> None:
-    """RUN-01: the recorded life has thousands of states, kills and power losses both."""
+    """RUN-01: the recorded history has thousands of states, with kills and power losses."""
     kinds = [state.choice.kind for state in crash_states(history.disk)]
     assert len(kinds) >= STATES_MIN
     assert set(kinds) == {"kill", "power"}
@@ -22,7 +22,7 @@ def test_there_are_enough_states(history: Any) -> None:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_commit_is_whole_or_absent_after_any_crash(history: Any, lab: Any, chunk: int) -> None:
-    """RUN-01, CP-05: the store opens for writing, holds all that was acknowledged, and goes on."""
+    """RUN-01, CP-05: the store opens for writing, has everything that was acknowledged, and accepts appends."""
     known: dict[frozenset[tuple[str, bytes | None]], Any] = {}
     for number, state in enumerate(crash_states(history.disk)):
         if number % CHUNKS != chunk:
@@ -40,7 +40,7 @@ def test_a_commit_is_whole_or_absent_after_any_crash(history: Any, lab: Any, chu
 
 
 def goes_on(lab: Any, disk: Any, before: dict[str, list[Any]]) -> None:
-    """Both runs take a further append, and hold it when the store is opened once more."""
+    """Both runs accept another append, and have it after reopening."""
     with lab.open_store(disk) as store:
         for stream in before:
             store.append(stream, lab.event(999))

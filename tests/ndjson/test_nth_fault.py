@@ -1,4 +1,4 @@
-"""The n-th operation of each kind fails, for every n, in every phase of a run's life."""
+"""The n-th operation of each kind fails, for every n, in every phase of a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def clean(lab: Any) -> SimulatedDisk:
 
 
 def left(lab: Any) -> SimulatedDisk:
-    """A run whose writer died: an unsynced whole commit, and a torn one behind it."""
+    """A run whose writer died: an unsynced complete commit, and a torn one after it."""
     disk = SimulatedDisk(loses_on_failed_sync=True)
     store = lab.open_store(disk)
     store.append("run/a", [lab.event(number) for number in range(KNOWN)])
@@ -40,7 +40,7 @@ def left(lab: Any) -> SimulatedDisk:
 
 
 def appending(lab: Any, files: FaultyFileSystem, fail: Callable[[], None]) -> list[bytes]:
-    """The disk begins to fail after the run was opened; then appends to it and to a new one, and a close."""
+    """The disk starts to fail after the run was opened. Then appends to it and to a new run, and a close."""
     links = []
     with lab.open_store(files) as store:
         store.read_stream("run/a")
@@ -53,7 +53,7 @@ def appending(lab: Any, files: FaultyFileSystem, fail: Callable[[], None]) -> li
 
 
 def opening(lab: Any, files: FaultyFileSystem, fail: Callable[[], None]) -> list[bytes]:
-    """The disk fails while the store is opened and read, then an append."""
+    """The disk fails while the store is opened and read. Then an append."""
     fail()
     with lab.open_store(files) as store:
         with contextlib.suppress(errors.TallyError):
@@ -101,7 +101,7 @@ def test_a_failing_operation_loses_nothing(lab: Any, phase: str, operation: str,
 
 
 def test_a_failed_sync_poisons_the_run_until_it_is_reopened(lab: Any) -> None:
-    """Settled 16: one failed fsync, and every later append to this run is refused; other runs go on."""
+    """Settled 16: after one failed fsync every later append to this run is refused. Other runs still work."""
     disk = SimulatedDisk(loses_on_failed_sync=True)
     files = FaultyFileSystem(disk)
     with lab.open_store(files) as store:
@@ -122,7 +122,7 @@ def test_a_failed_sync_poisons_the_run_until_it_is_reopened(lab: Any) -> None:
 
 
 def test_a_full_disk_refuses_and_goes_on_when_there_is_room(lab: Any) -> None:
-    """Settled 16: NoSpace, nothing half written, reads go on, and with room the same handle appends again."""
+    """Settled 16: NoSpace. Nothing is half written, reads work, and with room the same handle appends again."""
     start = clean(lab)
     used = sum(len(data) for data in start.image().values() if data)
     for free in range(0, 1500, 31):

@@ -1,4 +1,4 @@
-"""Where things are: directories, numbers, the bytes of a line, and what is refused."""
+"""Directories, numbers, the bytes of a line, and what is refused."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_line_is_one_canonical_object_that_proves_itself(url: str, tmp_path: P
 
 @pytest.mark.parametrize("run", ["..", "a/../../b", "../x", ".", "", "A", "a\\b", "a b", "a\n", "é"])
 def test_a_run_id_cannot_leave_its_directory(url: str, tmp_path: Path, run: str) -> None:
-    """RUN-01: an id that is no plain lower-case name is refused, and nothing is made."""
+    """RUN-01: an id that is not a plain lower-case name is refused, and nothing is created."""
     with tallystick.open(url) as store, pytest.raises(errors.InvalidName):
         store.append(f"run/{run}", event())
     assert not (tmp_path / "store/runs").exists()
@@ -58,7 +58,7 @@ def test_a_run_id_cannot_leave_its_directory(url: str, tmp_path: Path, run: str)
 
 @pytest.mark.parametrize("run", ["a", "0", "a.b", "a..", "a:b", "a=b+c@d", "con", "nul.txt", "x" * 191])
 def test_every_run_has_a_directory_of_its_own(run: str) -> None:
-    """LH-10: names that some file system would misread are written with escapes, plain ones as they are."""
+    """LH-10: names that a file system could misread are escaped, plain ones are used unchanged."""
     place = paths.path_of(f"run/{run}")
     name = place.removeprefix("runs/")
     assert "/" not in name
@@ -69,7 +69,7 @@ def test_every_run_has_a_directory_of_its_own(run: str) -> None:
 
 
 def test_no_two_streams_share_a_directory() -> None:
-    """LH-10: the escapes are one to one, also where a file system folds upper and lower case."""
+    """LH-10: the escapes are one to one, also if a file system folds upper and lower case."""
     streams = [f"run/{name}" for name in ("a", "a:", "a.", "con", "aux", "a-")]
     streams += [f"tally.x/{name}" for name in ("a", "A", "aB", "AB", "con")]
     assert len({paths.path_of(stream).lower() for stream in streams}) == len(streams)
@@ -122,7 +122,7 @@ def test_a_lost_helper_file_is_made_again(url: str, tmp_path: Path, lost: str) -
 
 
 def test_a_run_that_was_copied_here_is_taken_in(url: str, tmp_path: Path) -> None:
-    """RUN-01: a run is its directory: it can be moved to another store and goes on there."""
+    """RUN-01: a run is its directory. It can be moved to another store and continues there."""
     with tallystick.open(url) as store:
         store.append("run/a", events(3))
     other = f"ndjson:{tmp_path}/other"
@@ -136,7 +136,7 @@ def test_a_run_that_was_copied_here_is_taken_in(url: str, tmp_path: Path) -> Non
 
 
 def test_a_log_that_is_gone_is_damage(url: str, tmp_path: Path) -> None:
-    """Settled 15: a mark without its log says that events were lost."""
+    """Settled 15: a mark without its log shows that events were lost."""
     with tallystick.open(url) as store:
         store.append("run/a", events(3))
     (tmp_path / "store/runs/a/events.ndjson").unlink()
@@ -145,7 +145,7 @@ def test_a_log_that_is_gone_is_damage(url: str, tmp_path: Path) -> None:
 
 
 def test_a_log_cut_under_its_writer_is_damage(url: str, tmp_path: Path) -> None:
-    """Settled 15: a writer that finds its log shorter than it left it writes nothing more there."""
+    """Settled 15: a writer that finds its log shorter than before writes nothing more to it."""
     with tallystick.open(url) as store:
         store.append("run/a", events(3))
         log = tmp_path / "store/runs/a/events.ndjson"
@@ -157,7 +157,7 @@ def test_a_log_cut_under_its_writer_is_damage(url: str, tmp_path: Path) -> None:
 
 
 def test_control_facts_are_kept_too(url: str) -> None:
-    """EVT-05: settings and other control facts are chained and verified in a store of runs as elsewhere."""
+    """EVT-05: settings and other control facts are chained and verified in a store of runs as in other engines."""
     with tallystick.open(url) as store:
         store.configure(secrets="warn")
         store.append("run/a", event())
@@ -167,7 +167,7 @@ def test_control_facts_are_kept_too(url: str) -> None:
 
 
 def test_two_handles_write_to_two_runs(url: str) -> None:
-    """EVT-09: one lock a run: writers of different runs do not stand in each other's way."""
+    """EVT-09: one lock per run: writers of different runs do not block each other."""
     with tallystick.open(url) as one, tallystick.open(url) as two:
         for number in range(3):
             one.append("run/a", event(number))
@@ -178,7 +178,7 @@ def test_two_handles_write_to_two_runs(url: str) -> None:
 
 
 def test_a_store_of_a_newer_format_is_refused(url: str, tmp_path: Path) -> None:
-    """A newer tallystick wrote it: nothing is touched."""
+    """A newer tallystick wrote it. Nothing is changed."""
     tallystick.open(url).close()
     path = tmp_path / "store/store.json"
     path.write_text(path.read_text().replace('"format":1', '"format":2'))

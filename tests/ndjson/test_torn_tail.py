@@ -1,4 +1,4 @@
-"""The end of a run's log, damaged at every byte: past the synced mark it is a torn commit, before it it is damage."""
+"""The end of a run's log, damaged at every byte: after the synced mark it is a torn commit, before it damage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILLS: dict[str, Callable[[bytes, int], bytes]] = {
 
 
 def torn(lab: Any, grown: Any, *, cut: int, fill: str, mark: int) -> SimulatedDisk:
-    """The log cut at a byte and filled up, with the mark as it was after so many commits."""
+    """The log, cut at a byte and filled up, with the mark as it was after so many commits."""
     log = grown.file(lab.log)
     image = dict(grown.images[-1])
     image[lab.log] = log[:cut] + FILLS[fill](log, cut)
@@ -31,7 +31,7 @@ def torn(lab: Any, grown: Any, *, cut: int, fill: str, mark: int) -> SimulatedDi
 
 @pytest.mark.parametrize("fill", FILLS)
 def test_a_torn_commit_is_cut_at_its_beginning_and_kept(lab: Any, grown: Any, fill: str) -> None:
-    """RUN-01: past the mark the log is cut where the torn commit begins, not inside it; what was cut is kept."""
+    """RUN-01: after the mark the log is cut where the torn commit begins, not inside it. The cut bytes are kept."""
     for cut in range(len(grown.file(lab.log, 1)), len(grown.file(lab.log)), 3):
         commits = grown.whole(lab.log, cut)
         disk = torn(lab, grown, cut=cut, fill=fill, mark=commits)
@@ -50,7 +50,7 @@ def test_a_torn_commit_is_cut_at_its_beginning_and_kept(lab: Any, grown: Any, fi
 
 
 def test_a_lagging_mark_costs_nothing(lab: Any, grown: Any) -> None:
-    """RUN-01: the mark may lag behind whole commits, or be unreadable; they are served all the same."""
+    """RUN-01: if the mark lags behind complete commits, or is unreadable, they are still served."""
     for mark in range(len(grown.images)):
         disk = torn(lab, grown, cut=len(grown.file(lab.log)), fill="short", mark=mark)
         assert lab.recovered(disk)["run/a"] == grown.events
@@ -61,7 +61,7 @@ def test_a_lagging_mark_costs_nothing(lab: Any, grown: Any) -> None:
 
 @pytest.mark.parametrize("fill", FILLS)
 def test_the_same_damage_below_the_mark_is_refused_and_changes_nothing(lab: Any, grown: Any, fill: str) -> None:
-    """RUN-01, settled 7 and 15: what was acknowledged is never cut; the run is refused by name and range."""
+    """RUN-01, settled 7 and 15: acknowledged lines are never cut. The run is refused by name and range."""
     for cut in range(len(grown.file(lab.log, 2)), len(grown.file(lab.log)), 7):
         disk = torn(lab, grown, cut=cut, fill=fill, mark=-1)
         before = {path: data for path, data in disk.image().items() if not path.endswith(("/lock", "/damage.json"))}
@@ -82,7 +82,7 @@ def test_the_same_damage_below_the_mark_is_refused_and_changes_nothing(lab: Any,
 
 
 def test_damage_with_a_later_commit_behind_it_is_no_torn_tail(lab: Any, grown: Any) -> None:
-    """Settled 7: a changed byte in any commit but the last is damage, even if the mark knows nothing."""
+    """Settled 7: a changed byte in any commit but the last is damage, even if the mark was not written."""
     log = grown.file(lab.log)
     for at in range(0, len(grown.file(lab.log, 3)), 11):
         image = dict(grown.images[-1])
@@ -95,7 +95,7 @@ def test_damage_with_a_later_commit_behind_it_is_no_torn_tail(lab: Any, grown: A
 
 
 def test_other_runs_go_on_beside_a_damaged_one(lab: Any, grown: Any) -> None:
-    """Settled 15: damage in one run is that run's alone, and events outside of the hole stay readable."""
+    """Settled 15: damage in one run affects only that run, and events outside the hole stay readable."""
     log = grown.file(lab.log)
     middle = len(grown.file(lab.log, 1)) + 40
     image = dict(grown.images[-1])

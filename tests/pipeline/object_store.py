@@ -1,7 +1,7 @@
-"""A server that speaks S3 (moto, installed by `make .moto`), with something between it and its clients.
+"""A server that speaks S3 (moto, which `make test-all` installs), with a proxy in front of it.
 
-What is between them sees every request before the server does and every answer before the client does, so a test can
-end a process, hold a request up, or lose an answer at the very write that it means.
+The proxy sees every request before the server and every answer before the client. So a test can end a process, delay a
+request, or lose an answer at exactly the write that it means.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _HOP = frozenset({"connection", "transfer-encoding", "keep-alive"})
 
 
 class AnswerLost(Exception):
-    """The client gets no answer: the connection ends."""
+    """The client gets no answer: the connection is closed."""
 
 
 class Conflicting(Exception):
-    """The server does not get the request: another write of that name is under way (409)."""
+    """The server does not get the request, and the client gets 409: another write to that name is running."""
 
 
 class Between:
-    """What happens to requests: `at` names one by its method and a pattern for its path, once.
+    """The proxy. `at` does something at one request, chosen by its method and a pattern for its path.
 
-    Headers that are `ignored` (in small letters) do not reach the server, as if it did not know them.
+    Headers that are `ignored` (in lower case) do not reach the server, as if it did not know them.
     """
 
     def __init__(self) -> None:
@@ -47,17 +47,17 @@ class Between:
         self.ignored: set[str] = set()
 
     def at(self, method: str, path: str, do: Callable[[], None], *, after: bool = False) -> None:
-        """Do something before (or after) the server sees the next request of that kind. `AnswerLost` may be raised."""
+        """Do something before (or after) the server sees the next request of that kind. It may raise `AnswerLost`."""
         self._deeds.append((method, re.compile(path), after, do))
 
     def clear(self) -> None:
-        """Nothing happens any more, nothing was seen, and no header is kept from the server."""
+        """Remove all actions, the list of requests, and the ignored headers."""
         self._deeds.clear()
         self.ignored.clear()
         self.seen.clear()
 
     def meet(self, method: str, path: str, *, after: bool) -> None:
-        """A request is on its way, or its answer is."""
+        """Called for a request before the server sees it, and for its answer."""
         with self._turn:
             found = [item for item in self._deeds if item[0] == method and item[1].search(path) and item[2] == after]
             for item in found[:1]:
@@ -67,7 +67,7 @@ class Between:
 
 
 class Server:
-    """A running server: where clients reach it, and what a client's environment has to say."""
+    """A running server: its address, and the environment that a client needs."""
 
     def __init__(self, address: str, between: Between) -> None:
         self.between = between
@@ -88,7 +88,7 @@ def command(root: Path) -> str | None:
 
 @contextmanager
 def serving(program: str) -> Iterator[Server]:
-    """Start a server with an empty bucket."""
+    """A server with an empty bucket."""
     port = _free_port()
     child = subprocess.Popen(
         [program, "-H", "127.0.0.1", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -115,7 +115,7 @@ def _free_port() -> int:
 
 
 def _begin(port: int, child: subprocess.Popen[bytes]) -> None:
-    """Wait until it answers, and make the bucket."""
+    """Wait until it answers, and create the bucket."""
     end = time.monotonic() + START_SECONDS_MAX
     while True:
         try:
@@ -158,7 +158,7 @@ def _handler(port: int, between: Between) -> type[BaseHTTPRequestHandler]:
         do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _pass_on  # noqa: N815 - the names that are called
 
         def log_message(self, format: str, *arguments: object) -> None:
-            """Nothing: `Between.seen` has it."""
+            """Log nothing: `Between.seen` has every request."""
 
     return Handler
 
@@ -166,7 +166,7 @@ def _handler(port: int, between: Between) -> type[BaseHTTPRequestHandler]:
 def _asked(
     port: int, method: str, path: str, headers: dict[str, str], body: bytes
 ) -> tuple[int, list[tuple[str, str]], bytes]:
-    """What the server answers."""
+    """The answer of the server."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request(method, path, body, headers)

@@ -98,10 +98,10 @@ def test_a_rebuild_says_where_it_runs_and_why(
     rebuild = ("rebuild", "files:log", "shop_of_the_pipeline:Paid", "--json")
     monkeypatch.setattr("tallystick.projections.crossover.CROSSOVER_EVENTS", 31)
     small = tally(*rebuild)
-    assert "30 events are fewer than the 31" in small.stderr
+    assert "the log has 30 events, and Spark is faster from 31 on" in small.stderr
     monkeypatch.setattr("tallystick.projections.crossover.CROSSOVER_EVENTS", 30)
     large = tally(*rebuild)
-    assert "on spark: 30 events are not fewer than the 30" in large.stderr
+    assert "on spark: the log has 30 events, and Spark is faster from 30 on" in large.stderr
     made = [answer(done) for done in (small, large, tally(*rebuild, "--on", "process"))]
     assert [item["on"] for item in made] == ["process", "spark", "process"]
     assert len({item["fingerprint"] for item in made}) == 1

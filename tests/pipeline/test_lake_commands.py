@@ -54,7 +54,7 @@ def test_a_table_from_the_command_line(
     with tallystick.open(files_url) as store:
         state.erase(store, "order/o1", 1, reason="asked")
     later = tally(*lake, "append", files_url, "table")
-    assert "1 erased payloads taken out" in later.stdout
+    assert "1 erased payloads removed" in later.stdout
     assert "--forget removes them" in later.stderr
     done = json.loads(tally(*lake, "append", files_url, "table", "--forget", "--json").stdout)
     assert (done["left"], done["removed"], done["format"]) == (0, 1, "delta")
@@ -73,7 +73,7 @@ def test_rows_from_the_command_line(tally: Callable[..., Result], files_url: str
     made = tally("pipeline", "lake", "rows", files_url, "Spent", "rows", "--format", "iceberg")
     assert made.exit_code == 0, made.output
     assert "rows of Spent at position 30" in made.stdout
-    assert "has already" in tally("pipeline", "lake", "rows", files_url, "Spent", "rows").stdout
+    assert "already has" in tally("pipeline", "lake", "rows", files_url, "Spent", "rows").stdout
     assert "rows of Spent at position 30" in tally("pipeline", "lake", "verify", files_url, "rows").stdout
     assert tally("pipeline", "lake", "rows", files_url, "Nobody", "other", "--format", "delta").exit_code != 0
     assert tally("pipeline", "lake", "append", files_url, "rows").exit_code == 1

@@ -1,9 +1,8 @@
 """The race suite: writers that commit out of order, and readers that must see everything exactly once.
 
-Eight writers with pauses inside of their transactions, some of them rolled back, server processes killed, a
-transaction that hangs in another database; two readers that follow, one of them a tenant's. `NaiveReader` and
-`SnapshotFence` are the two readers that everybody writes first: they lose events here, and must go on doing so, or
-this suite has lost its teeth.
+Eight writers pause inside their transactions and roll some of them back. Server processes are killed, and a transaction
+hangs in another database. Two readers follow, one of them as a tenant. `NaiveReader` and `SnapshotFence` are the
+readers that people write first. They must lose events here, otherwise this suite proves nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _STORED = "SELECT position, org FROM tally.events ORDER BY position"
 
 
 class Race(msgspec.Struct, frozen=True, kw_only=True):
-    """How hard it is raced. `idle` leaves a transaction open in another database all the while."""
+    """The settings of a race. `idle` leaves a transaction open in another database all the time."""
 
     events: int = 10_000
     writers: int = 8
@@ -54,7 +53,7 @@ class Race(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finish(msgspec.Struct):
-    """What was stored in the end, and what each reader saw, by position."""
+    """The events that were stored, and those that each reader saw, by position."""
 
     stored: list[int]
     stored_of_tenant: list[int]
@@ -64,7 +63,7 @@ class Finish(msgspec.Struct):
 
     @property
     def missed(self) -> int:
-        """How many events the readers never saw."""
+        """The number of events that the readers never saw."""
         mine = len(set(self.stored) - set(self.seen))
         return mine + len(set(self.stored_of_tenant) - set(self.seen_of_tenant))
 
@@ -75,14 +74,14 @@ class Finish(msgspec.Struct):
 
 
 class Reader(Protocol):
-    """Somebody who follows the log: the positions behind `after`, and where to go on."""
+    """Follows the log. Returns the positions after `after`, and where to continue."""
 
     def page(self, after: int) -> tuple[list[int], int]: ...
     def close(self) -> None: ...
 
 
 class StoreReader:
-    """Our own reader. With an org, that tenant's."""
+    """Our own reader; with an org, as that tenant."""
 
     def __init__(self, url: str, org: str | None) -> None:
         options: dict[str, Any] = {} if org is None else {"org": org}
@@ -97,7 +96,7 @@ class StoreReader:
 
 
 class NaiveReader:
-    """WRONG: everything visible behind the last position seen."""
+    """WRONG: everything visible after the last position seen."""
 
     def __init__(self, url: str, org: str | None) -> None:
         self._org = org
@@ -117,9 +116,9 @@ class NaiveReader:
 
 
 class SnapshotFence(NaiveReader):
-    """WRONG: everything drawn so far, once no transaction runs that is older than the snapshot's end.
+    """WRONG: every position assigned so far, once no transaction runs that is older than the end of the snapshot.
 
-    A transaction gets its number with its first write, and that can be after it has drawn a position.
+    A transaction gets its number with its first write. That can be after it was assigned a position.
     """
 
     def __init__(self, url: str, org: str | None) -> None:
@@ -144,7 +143,7 @@ class SnapshotFence(NaiveReader):
 
 
 class _Writer:
-    """One writer on streams of its own: draws positions, waits a moment, commits or does not."""
+    """One writer with its own streams. It takes positions, waits a moment, and commits or rolls back."""
 
     def __init__(self, url: str, race: Race, number: int, stop: Callable[[], bool]) -> None:
         self.url = url
@@ -161,12 +160,12 @@ class _Writer:
         return f"race/{type(self).__name__.lower().strip('_')}-{self.number}"
 
     def pause_s(self) -> float:
-        """How long to wait somewhere in the middle."""
+        """How long to wait in the middle of a transaction."""
         often, factor = _LONG_PAUSE
         return self.dice.random() * _PAUSE_S * (factor if self.dice.random() < often else 1)
 
     def run(self) -> None:
-        """Append until enough is stored, whatever happens to the connection."""
+        """Append until enough is stored, even if the connection is killed."""
         while not self.stop():
             with suppress(psycopg.OperationalError), psycopg.connect(self.url) as connection:
                 self.seq, self.link = self._end(connection)
@@ -204,7 +203,7 @@ class _Writer:
 
 
 class _ByFunction(_Writer):
-    """As a service does: one event after the other in one transaction."""
+    """Like a service: one event after the other in one transaction."""
 
     def write(self, connection: psycopg.Connection[Any]) -> None:
         connection.execute("SET LOCAL ROLE tally_app")
@@ -215,7 +214,7 @@ class _ByFunction(_Writer):
 
 
 class _ByInsert(_Writer):
-    """The owner, by a plain INSERT that takes its time after drawing its position."""
+    """The owner, with a plain INSERT that waits after taking its position."""
 
     def write(self, connection: psycopg.Connection[Any]) -> None:
         connection.execute("SET LOCAL ROLE tally_owner")
@@ -225,7 +224,7 @@ class _ByInsert(_Writer):
 
 
 class _ByCopy(_Writer):
-    """A superuser, by COPY: nobody else can, because of row-level security."""
+    """A superuser, with COPY: row-level security allows nobody else."""
 
     def write(self, connection: psycopg.Connection[Any]) -> None:
         with connection.cursor().copy(_COPY) as copy:
@@ -239,7 +238,7 @@ class _ByCopy(_Writer):
 
 
 class _ByStore(_Writer):
-    """Through the store itself: batches over two streams, whose outcome it finds out when its connection is killed."""
+    """Through the store: batches over two streams. It finds out their outcome if its connection is killed."""
 
     def run(self) -> None:
         with tallystick.open(self.url) as store:
@@ -261,7 +260,7 @@ _KINDS: tuple[type[_Writer], ...] = (_ByFunction, _ByInsert, _ByCopy, _ByStore)
 
 
 def run(url: str, race: Race, *, reader: Callable[[str, str | None], Reader] = StoreReader) -> Finish:
-    """Race writers against two readers on a new store at `url`, as a role that may do everything."""
+    """Race writers against two readers on a new store at `url`, with a role that may do everything."""
     tallystick.open(url).close()
     enough, done = threading.Event(), threading.Event()
     seen: dict[str | None, list[int]] = {None: [], WATCHED: []}
@@ -283,7 +282,7 @@ def run(url: str, race: Race, *, reader: Callable[[str, str | None], Reader] = S
 
 
 class _Thread:
-    """A thread whose failure is ours."""
+    """A thread whose failure fails the test."""
 
     def __init__(self, work: Callable[..., None], *values: Any) -> None:
         self._failure: BaseException | None = None
@@ -297,7 +296,7 @@ class _Thread:
             self._failure = failure
 
     def finish(self) -> None:
-        """Wait for it, and raise what it raised."""
+        """Wait for the thread, and raise what it raised."""
         self._thread.join(_GIVE_UP_S)
         assert not self._thread.is_alive(), "a thread of the race hangs"
         if self._failure is not None:
@@ -306,7 +305,7 @@ class _Thread:
 
 @contextmanager
 def _idle_transaction(url: str) -> Iterator[None]:
-    """A transaction in another database that has written, and then does nothing more."""
+    """A transaction in another database that has written, and then stays idle."""
     with psycopg.connect(with_database(url, "postgres")) as connection:
         connection.execute("SELECT pg_current_xact_id()")
         yield
@@ -314,7 +313,7 @@ def _idle_transaction(url: str) -> Iterator[None]:
 
 
 def _watch(url: str, race: Race, enough: threading.Event, killed: list[int]) -> None:
-    """Kill a writer's server process now and then, and say when enough is stored."""
+    """Kill the server process of a writer now and then, and stop when enough is stored."""
     dice = random.Random(race.seed)
     deadline = time.monotonic() + _GIVE_UP_S
     with psycopg.connect(url, autocommit=True) as connection:
@@ -333,7 +332,7 @@ def _watch(url: str, race: Race, enough: threading.Event, killed: list[int]) -> 
 def _follow(
     url: str, make: Callable[[str, str | None], Reader], org: str | None, seen: list[int], done: threading.Event
 ) -> None:
-    """Read until the writers are done and nothing is left."""
+    """Read until the writers have ended and everything is read."""
     reader = make(url, org)
     after, quiet = 0, 0
     try:

@@ -34,7 +34,7 @@ KEYS = ["a", "b", "Ä", "a\n", "\\n", "日本", "\U0001f600", "ﬁ", '"', "12", 
 
 
 class Everything(Summary):
-    """Every measure at once."""
+    """Has every measure."""
 
     types = (SOLD, REFUNDED)
     key: ClassVar[Any] = payload.customer

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 import tallystick
 from tallystick import Catalog, Event, NewEvent, errors
 from tallystick.projections import Live, Projection, ViewReader, rebuild
-from tallystick.state.erasing import erase
+from tallystick.state.erasure import erase
 
 
 class First(BaseModel):

@@ -43,7 +43,7 @@ class Victim:
 
 
 def open_beside(url: str) -> tallystick.Store:
-    """A store beside its writer."""
+    """A store that another process writes to."""
     return tallystick.open(url, readonly=url.startswith("files:"))
 
 

@@ -37,7 +37,7 @@ def test_a_peer_joins_and_syncs_with_a_service(serve, place, tmp_path):
     """COM-09: the endpoints of gossip are mounted; after a round both have the same fingerprint, without any token."""
     running = serve(f"sqlite:{place / 'log.db'}")
     running.service.tokens.issue("admin", actor="root")
-    invited = running.service.operations.community.told()["events"]
+    invited = running.service.operations.community.status()["events"]
     invitation = run("invite", "a", "--address", running.address)
     run("join", "b", "-", "--allow-private", "--json", stdin=json.dumps(invitation))
     run("sync", "b", "--json")

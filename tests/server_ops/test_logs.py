@@ -18,7 +18,7 @@ import pytest
 from tallystick import errors
 from tallystick.server import logs
 from tallystick.server.access import Need
-from tallystick.server.http.route import Request, Route
+from tallystick.server.http.route import HttpRequest, Route
 
 TALLY = [sys.executable, "-c", "from tallystick.cli.main import main; main()"]
 MARKS = ("payload-mark", "meta-mark", "query-mark", "header-mark", "name-mark", "bad-mark", "actor-mark")
@@ -68,7 +68,7 @@ def test_an_internal_error_is_a_problem_that_quotes_nothing(serve):
     """Whatever a handler trips over, the answer is problem+json with the request's id, and not a word of the reason."""
     running = serve()
 
-    def broken(request: Request) -> None:
+    def broken(request: HttpRequest) -> None:
         raise ValueError("payload-mark")
 
     running._server.app.routes.append(Route("GET", "/v1/broken", Need.OPEN, broken))

@@ -168,7 +168,7 @@ def take_and_die(*values):
 if sys.argv[2] == "after a step":
     migrations._take = take_and_die
 else:
-    store_file.Opening._begin = die
+    store_file.StoreFile._begin = die
 tallystick.open("sqlite:" + sys.argv[1])
 """
 

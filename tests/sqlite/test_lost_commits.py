@@ -204,7 +204,7 @@ def test_a_torn_last_commit_is_kept_and_said(killed: str) -> None:
         file.write(mark.encode(mark.StoreMark(known.store_id, EVENTS - 1, True)))
     damaged = Path(log).read_bytes()
     with tallystick.open(f"sqlite:{killed}") as store:
-        assert "was not whole" in " ".join(store.report().recovered)
+        assert "was not complete" in " ".join(store.report().recovered)
         assert store.append("order/a", tallystick.NewEvent("thing.done", {})).position == EVENTS
         assert verify(store.log).ok
     (kept,) = Path(killed).parent.glob("*.torn-*")
@@ -223,7 +223,7 @@ def test_whoever_tidied_up_with_sqlite_itself_loses_nothing(killed: str) -> None
     raw.close()
     assert not os.path.exists(f"{killed}-wal")
     with tallystick.open(f"sqlite:{killed}") as store:
-        assert "its write-ahead log is gone: every event is there" in " ".join(store.report().recovered)
+        assert "its write-ahead log is gone: no acknowledged event is missing" in " ".join(store.report().recovered)
         assert store.append("order/a", tallystick.NewEvent("thing.done", {})).seq == EVENTS + 1
 
 
@@ -244,7 +244,7 @@ def test_a_mark_that_cannot_be_written_is_no_acknowledgement(reopen: Callable[..
     """SAFE-04: an append whose evidence is missing is not acknowledged; a retry with the same ids is safe."""
     store = reopen()
     store.append("order/a", tallystick.NewEvent("thing.done", {}))
-    store.log._opened.presence.mark._file.close()
+    store.log._opened.locks.mark._file.close()
     with pytest.raises(errors.StoreFailed, match="mark"):
         store.append("order/a", tallystick.NewEvent("thing.done", {}))
 
@@ -271,7 +271,7 @@ def test_a_refill_leaves_lost_commits_to_a_whole_copy(
     else:
         Path(f"{path}-wal").write_bytes(stale)
     before = _contents(path)
-    with pytest.raises(errors.RefillRefused, match="put a whole copy in its place"):
+    with pytest.raises(errors.RefillRefused, match="replace it with a complete copy"):
         tallystick.refill(f"sqlite:{path}", f"files:{tmp_path}/donor/copy")
     assert _contents(path) == before
 
@@ -289,5 +289,5 @@ def test_commits_without_events_that_may_be_lost_are_said(path: str, spawn: Call
     with tallystick.open(f"sqlite:{path}") as store:
         assert store.head() == 1
         said = " ".join(store.report().recovered)
-        assert "places of consumers, leases and rows that were saved after the last event may be lost" in said
+        assert "checkpoints, leases and rows that were saved after the last event may be lost" in said
         assert store.load_checkpoint("mailer") is not None

@@ -70,21 +70,21 @@ class _Visit:
 
 def _log_then_mark(patch: pytest.MonkeyPatch, url: str) -> None:
     """A writer has a write-ahead log when the reader looks at that, and is gone when it looks at the mark."""
-    look_at_log = wal.look
+    look_at_log = wal.inspect
 
-    def during_a_visit(path: str) -> wal.Left:
+    def during_a_visit(path: str) -> wal.WalContent:
         patch.undo()
         visit = _Visit(url)
         left = look_at_log(path)
         visit.end()
         return left
 
-    patch.setattr(wal, "look", during_a_visit)
+    patch.setattr(wal, "inspect", during_a_visit)
 
 
 def _head_then_events(patch: pytest.MonkeyPatch, url: str) -> None:
     """A writer comes and goes between the reader's two looks at how far the log goes."""
-    unsound, named = survey.unsound, statements.named
+    quick_damage_in, named = survey.quick_damage_in, statements.named
 
     def before_a_visit(name: str) -> str:
         if name == "last_positions":
@@ -94,16 +94,16 @@ def _head_then_events(patch: pytest.MonkeyPatch, url: str) -> None:
 
     def with_a_visit(connection: sqlite3.Connection) -> str | None:
         patch.setattr(statements, "named", before_a_visit)
-        return unsound(connection)
+        return quick_damage_in(connection)
 
-    patch.setattr(survey, "unsound", with_a_visit)
+    patch.setattr(survey, "quick_damage_in", with_a_visit)
 
 
 def _immutable_then_gone(patch: pytest.MonkeyPatch, url: str) -> None:
     """The reader sees a mixture of pages, where it reads the main file without locks while a writer changes it."""
     stray_log = opening_inspection._stray_log
 
-    def torn(path: str, left: wal.Left, marked: mark.StoreMark | None) -> str | None:
+    def torn(path: str, left: wal.WalContent, marked: mark.StoreMark | None) -> str | None:
         patch.undo()
         _Visit(url).end()
         assert stray_log(path, left, marked) is None
@@ -138,15 +138,15 @@ def test_nobody_comes_to_write_while_damage_is_looked_at_again(tmp_path: Path, m
         raw.execute("DROP TRIGGER events_are_not_deleted")
     raw.close()
     came: list[bool] = []
-    look_at = store_file.look
+    look_at = store_file.inspect
 
-    def noting(path: str, *, busy_ms: int) -> opening_inspection.Finding:
+    def noting(path: str, *, busy_ms: int) -> opening_inspection.OpeningInspection:
         code = "import sys, tallystick; tallystick.open(sys.argv[1], busy_ms=50).close()"
         child = subprocess.run([sys.executable, "-c", code, f"sqlite:{path}"], capture_output=True, text=True)
         came.append("Busy" not in child.stderr)
         return look_at(path, busy_ms=busy_ms)
 
-    monkeypatch.setattr(store_file, "look", noting)
+    monkeypatch.setattr(store_file, "inspect", noting)
     with tallystick.open(f"sqlite:{path}", readonly=True) as store:
         assert store.holes()
     assert came == [True, False]

@@ -183,7 +183,7 @@ def test_readers_in_another_process_go_on(store, path, spawn):
 
 
 def test_appends_go_on_from_other_handles_while_reclaiming(store, reopen, some):
-    """Reclaiming takes the write lock for a moment; another handle waits for it and loses nothing."""
+    """Reclaimer takes the write lock for a moment; another handle waits for it and loses nothing."""
     other = reopen()
     store.append("order/a", [_secret(number, 500) for number in range(2000)])
     upkeep.erase(store, "order/a", 1)

@@ -36,9 +36,9 @@ def _left(tmp_path: Path) -> bytes:
     return (tmp_path / "left").read_bytes()
 
 
-def _look(tmp_path: Path, data: bytes) -> wal.Left:
+def _look(tmp_path: Path, data: bytes) -> wal.WalContent:
     (tmp_path / "left").write_bytes(data)
-    return wal.look(str(tmp_path / "left"))
+    return wal.inspect(str(tmp_path / "left"))
 
 
 def _frames(data: bytes) -> int:
@@ -55,10 +55,10 @@ def test_every_commit_is_counted(database: sqlite3.Connection, tmp_path: Path) -
     for number in range(5):
         _commit(database, number)
     data = _left(tmp_path)
-    assert _look(tmp_path, data) == wal.Left(len(data), 6)
-    assert _look(tmp_path, b"") == wal.Left(0)
+    assert _look(tmp_path, data) == wal.WalContent(len(data), 6)
+    assert _look(tmp_path, b"") == wal.WalContent(0)
     for header in (data[:HEADER_BYTES], bytes(HEADER_BYTES)):  # it is synced before a frame is written
-        assert _look(tmp_path, header) == wal.Left(HEADER_BYTES)
+        assert _look(tmp_path, header) == wal.WalContent(HEADER_BYTES)
 
 
 def test_frames_of_an_earlier_round_are_no_torn_commit(database: sqlite3.Connection, tmp_path: Path) -> None:
@@ -70,14 +70,14 @@ def test_frames_of_an_earlier_round_are_no_torn_commit(database: sqlite3.Connect
     _commit(database, 20)
     data = _left(tmp_path)
     assert len(data) == size
-    assert _look(tmp_path, data) == wal.Left(size, 1)
+    assert _look(tmp_path, data) == wal.WalContent(size, 1)
 
 
 def test_room_that_was_never_written_is_no_torn_commit(database: sqlite3.Connection, tmp_path: Path) -> None:
     """A file that was made longer than what arrived in it has zeros behind the frames."""
     _commit(database, 1)
     data = _left(tmp_path) + bytes(4 * (FRAME_HEADER_BYTES + PAGE_BYTES))
-    assert _look(tmp_path, data) == wal.Left(len(data), 2)
+    assert _look(tmp_path, data) == wal.WalContent(len(data), 2)
 
 
 def test_the_last_commit_may_be_torn_and_an_earlier_one_is_damage(database: sqlite3.Connection, tmp_path: Path) -> None:
@@ -115,4 +115,4 @@ def test_both_orders_of_bytes_are_read(database: sqlite3.Connection, tmp_path: P
         before = turned[-8:] if at == HEADER_BYTES else turned[-PAGE_BYTES - 8 : -PAGE_BYTES]
         sums = (int.from_bytes(before[:4], "big"), int.from_bytes(before[4:], "big"))
         turned += head + wal._checksum(order, head[:8] + page, sums) + page
-    assert _look(tmp_path, turned) == wal.Left(len(data), 2)
+    assert _look(tmp_path, turned) == wal.WalContent(len(data), 2)

@@ -1,4 +1,4 @@
-"""SAFE-06, SAFE-08: whatever is changed in a whole export, it is refused by name, or what comes out is sound."""
+"""SAFE-06, SAFE-08: a changed whole export is refused by name, or the result is sound."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def past() -> Iterator[list[bytes]]:
 
 
 def _another_value(lines: list[bytes], chance: random.Random) -> list[bytes]:
-    """One key of one line has another value, or is not there."""
+    """One key of one line has another value, or is missing."""
     at = chance.randrange(len(lines))
     told = msgspec.json.decode(lines[at])
     key = chance.choice(sorted(told))
@@ -44,7 +44,7 @@ def _another_value(lines: list[bytes], chance: random.Random) -> list[bytes]:
 
 
 def _another_byte(lines: list[bytes], chance: random.Random) -> list[bytes]:
-    """One byte of one line is another."""
+    """One byte of one line is changed."""
     at = chance.randrange(len(lines))
     line = bytearray(lines[at])
     line[chance.randrange(len(line) - 1)] = chance.randrange(256)
@@ -52,7 +52,7 @@ def _another_byte(lines: list[bytes], chance: random.Random) -> list[bytes]:
 
 
 def _another_order(lines: list[bytes], chance: random.Random) -> list[bytes]:
-    """Lines are left out, twice there, or in another place."""
+    """Lines are missing, repeated or moved."""
     changed = list(lines)
     line = changed.pop(chance.randrange(len(changed)))
     for _ in range(chance.randrange(3)):
@@ -61,7 +61,7 @@ def _another_order(lines: list[bytes], chance: random.Random) -> list[bytes]:
 
 
 def _sealed(lines: list[bytes]) -> list[bytes]:
-    """As a forger would seal it, if there is still a last line to do that with."""
+    """The lines with a matching last line, as a forger would write it, if there still is one."""
     try:
         return sealed_again(lines)
     except (ValueError, TypeError, KeyError):
@@ -73,7 +73,7 @@ def _sealed(lines: list[bytes]) -> list[bytes]:
 def test_a_forged_export_is_refused_or_sound(
     past: list[bytes], change: Callable[..., list[bytes]], engine: str, tmp_path: object
 ) -> None:
-    """By an error of ours, which names what is wrong; never by one of Python's, and never in silence."""
+    """It is refused with one of our errors, never with one of Python's, and never silently accepted."""
     chance = random.Random(f"{change.__name__} {engine}")
     for number in range(TRIES if engine == "memory" else TRIES // 8):
         forged = _sealed(change(past, chance))
@@ -128,7 +128,7 @@ def forged(event: Event) -> bytes:
 
 @pytest.mark.parametrize("name", FORMS)
 def test_an_event_that_could_not_be_stored_is_not_taken_over(name: str) -> None:
-    """SAFE-06: with a checksum and a link that fit, it is refused by its form all the same."""
+    """SAFE-06: even with a matching checksum and link, it is refused by its form."""
     payload = FORMS[name].get("payload", b'{"n":1}')
     plain = Event(1, "order/1", 1, "a", 1, bytes(15) + b"x", 1, payload, b"{}", chain.checksum(payload), b"")
     made = msgspec.structs.replace(plain, **FORMS[name])

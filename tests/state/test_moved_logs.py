@@ -1,4 +1,4 @@
-"""SAFE-06: whatever happened to a log, it moves from any engine to any other, and is the same log there."""
+"""SAFE-06: a log with any history moves from any engine to any other, and is the same log there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _lines(store: Store) -> list[bytes]:
 
 
 def _moved(lines: list[bytes], engine: str, world: World) -> list[bytes]:
-    """What comes out of an engine that took these lines over, after it was held against where they came from."""
+    """The export of an engine that imported these lines, after it was compared with their source."""
     place = Path(tempfile.mkdtemp(prefix="tally-moved-"))
     try:
         with url_of(engine, place) as url, tallystick.open(url, clock=ManualClock()) as store:
@@ -70,5 +70,5 @@ def test_a_log_with_any_past_moves_to_any_engine(source: str, history: History) 
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(history=steps)
 def test_a_log_with_any_past_moves_to_and_from_a_server(source: str, history: History) -> None:
-    """SAFE-06: the same with PostgreSQL at either end; it leaves positions unused where something was rolled back."""
+    """SAFE-06: the same with PostgreSQL at either end, which leaves gaps in positions after a rollback."""
     _check(source, ENGINES if source == "postgres" else ("postgres",), history)

@@ -1,4 +1,4 @@
-"""The project's own text, as the tidy tests look at it."""
+"""The text of the project, for the tidy tests."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FOLDERS = ("src", "examples", "tests", "bench")
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    """The syntax tree of a file, made once."""
+    """The syntax tree of a file, parsed once."""
     return ast.parse(path.read_text("utf-8"), filename=str(path))
 
 
 def python_files(*folders: str) -> list[Path]:
-    """Every Python file below these folders of the project; all of ours if none is named."""
+    """Every Python file below these folders of the project; all our files if none is named."""
     return sorted(path for folder in folders or FOLDERS for path in (ROOT / folder).rglob("*.py"))
 
 

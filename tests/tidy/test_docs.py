@@ -1,4 +1,4 @@
-"""Documentation cannot drift: what exists is described, what is linked exists, what is generated is up to date."""
+"""Documentation cannot drift: everything is described, links lead somewhere, and generated pages are up to date."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def pages(root: Path) -> dict[str, str]:
 
 
 def test_every_module_says_what_it_is_for(code: Any) -> None:
-    """A module opens with a docstring; an empty file has nothing to say."""
+    """A module starts with a docstring, unless it is empty."""
     assert not [path for path, tree in code().items() if tree.body and not ast.get_docstring(tree)]
 
 
@@ -84,14 +84,14 @@ def public_errors() -> list[type[errors.TallyError]]:
 
 @pytest.mark.parametrize("kind", public_errors(), ids=lambda kind: kind.__name__)
 def test_every_error_is_described(kind: type[errors.TallyError], pages: dict[str, str]) -> None:
-    """It has a docstring, says what to do next, and stands in docs/errors.md with its exit status."""
+    """It has a docstring, says what to do next, and is listed in docs/errors.md with its exit status."""
     assert kind.__doc__
     assert kind.advice
     assert f"| `{kind.__name__}` | {kind.exit_status} |" in pages["docs/errors.md"]
 
 
 def test_every_error_on_the_page_exists(pages: dict[str, str]) -> None:
-    """docs/errors.md lists nothing that is gone."""
+    """docs/errors.md lists only errors that exist."""
     listed = re.findall(r"^\| `(\w+)` \| \d \|", pages["docs/errors.md"], re.MULTILINE)
     assert sorted(listed) == sorted(kind.__name__ for kind in public_errors())
 
@@ -112,7 +112,7 @@ def test_every_command_is_described(command: str, pages: dict[str, str]) -> None
 
 
 def options() -> Iterator[str]:
-    """Every option that can be given to `open`, of the store, of its engines and of the async face."""
+    """Every option that can be given to `open`, of the store, of its engines and of `aio`."""
     for function in (tallystick.open, tallystick.aio.open, open_files, open_sqlite, open_postgres):
         own = inspect.signature(function).parameters
         yield from (name for name in own if name not in PORT or (function is tallystick.open and name != "url"))
@@ -132,7 +132,7 @@ def test_every_profile_is_described(profile: str, pages: dict[str, str]) -> None
 
 
 def test_every_environment_variable_is_described(root: Path, pages: dict[str, str]) -> None:
-    """A variable that the package reads stands in some page."""
+    """A variable that the package reads is on some page."""
     sources = [path.read_text("utf-8") for path in (root / "src").rglob("*.py")]
     named = {name for text in sources for name in VARIABLE.findall(text)}
     assert not [name for name in named if not any(name in text for text in pages.values())]
@@ -151,7 +151,7 @@ def test_every_part_is_on_the_architecture_page(folder: str, root: Path, pages: 
 
 
 def links(pages: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Every link between pages: where it stands, and where it leads."""
+    """Every link between pages: its page and its target."""
     for page, text in pages.items():
         for target in LINK.findall(FENCED.sub("", text)):
             if "://" not in target:
@@ -159,7 +159,7 @@ def links(pages: dict[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def anchor(heading: str) -> str:
-    """The name by which a heading can be linked."""
+    """The anchor of a heading."""
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
@@ -184,7 +184,7 @@ def test_every_page_can_be_reached(root: Path, pages: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("part", ["Context", "Decision", "Consequence"])
 def test_every_decision_has_its_parts(part: str, pages: dict[str, str]) -> None:
-    """Why, what, and what follows."""
+    """Context, decision and consequence."""
     decisions = {page: text for page, text in pages.items() if page.startswith("docs/decisions/")}
     assert decisions
     assert not [page for page, text in decisions.items() if f"**{part}.**" not in text]
@@ -199,12 +199,12 @@ def test_the_page_of_requirements_is_up_to_date(root: Path) -> None:
 
 
 def test_no_test_names_a_row_that_does_not_exist(root: Path) -> None:
-    """A wrong number in a docstring is a requirement that nobody tests."""
+    """A wrong number in a docstring would be a requirement that nobody tests."""
     assert not requirements.unknown(root)
 
 
 def test_a_row_is_found_in_names_and_docstrings(tmp_path: Path) -> None:
-    """The generator sees functions, methods and classes, and nothing but tests."""
+    """The generator sees functions, methods and classes, and only tests."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "requirements-rows.json").write_text('{"LH-01": "a", "LH-02": "b", "EVT-01": "c"}')
     (tmp_path / "tests").mkdir()
@@ -225,7 +225,7 @@ def test_a_row_is_found_in_names_and_docstrings(tmp_path: Path) -> None:
 
 
 def text_files(folder: Path) -> Iterator[Path]:
-    """Every file of ours, without going where others put theirs."""
+    """Every file of ours, skipping folders with the files of others."""
     for path in sorted(folder.iterdir()):
         if path.name in NOT_OURS or path.name.endswith(("_cache", ".egg-info")):
             continue
@@ -236,7 +236,7 @@ def text_files(folder: Path) -> Iterator[Path]:
 
 
 def test_nothing_names_one_machine(root: Path) -> None:
-    """No folder of somebody's and no package index: what is here works elsewhere."""
+    """No personal folder and no package index: everything here works elsewhere."""
     wrong = []
     for path in text_files(root):
         text = path.read_bytes().decode("utf-8", "ignore")
@@ -248,5 +248,5 @@ def test_nothing_names_one_machine(root: Path) -> None:
 
 @pytest.mark.parametrize("text", ["/home/ada/log", "see /Users/ada", "--index-url x", "https://host/repository/py"])
 def test_a_machine_is_recognised(text: str) -> None:
-    """The pattern above finds what it is for."""
+    """The pattern above finds what it should."""
     assert ONE_MACHINE.search(text)

@@ -1,4 +1,4 @@
-"""Who may import whom. A layer may import from those before it; the rest of the architecture follows from that."""
+"""Which module may import which. A layer may import only from the layers before it."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ LIBRARY_OF = {"google_re2": "re2", "opentelemetry_sdk": "opentelemetry", "pynacl
 
 
 class Import:
-    """One import statement: the module it stands in, and the module it names."""
+    """One import statement: the module that has it, and the module it names."""
 
     def __init__(self, path: str, line: int, name: str) -> None:
         self.where = f"{path}:{line} imports {name}"
@@ -111,7 +111,7 @@ class Import:
 
     @property
     def layers(self) -> tuple[str, str]:
-        """The layer it stands in, and the layer it names: a name of the package itself is its front door."""
+        """The importing layer and the imported one. A name of the package itself counts as `__init__`."""
         named = self.imported[1] if len(self.imported) > 1 and self.imported[1] in RANK else "__init__"
         return self.importer[0], named
 
@@ -132,13 +132,13 @@ def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def test_every_part_of_the_package_has_a_layer(root: Path) -> None:
-    """A new folder or module beside the others must say where it stands."""
+    """A new folder or module needs a layer."""
     found = {path.stem for path in (root / "src" / "tallystick").iterdir() if path.suffix == ".py" or path.is_dir()}
     assert found - {"py", "__pycache__"} <= RANK.keys() | {"py.typed"}
 
 
 def test_imports_go_one_way(imports: list[Import]) -> None:
-    """A layer imports from layers before it and from itself, never from one beside or behind it."""
+    """A layer imports from itself and from layers before it, never from one at its level or after it."""
     wrong = [item.where for item in imports if item.is_ours and not _goes_down(*item.layers)]
     assert not wrong, "\n".join(wrong)
 
@@ -172,7 +172,7 @@ def test_shared_parts_know_no_engine(imports: list[Import]) -> None:
 
 
 def test_only_opening_names_the_engines(imports: list[Import]) -> None:
-    """Everything but `opening` (and the test kit) gets its engine handed in."""
+    """Everything except `opening` and the test kit is given its engine."""
     wrong = [
         item.where
         for item in imports
@@ -199,7 +199,7 @@ def _part_of_service(path: list[str]) -> str:
 
 
 def test_libraries_stay_where_they_belong(imports: list[Import]) -> None:
-    """A third-party library is imported where the table allows it; one that is not in the table, nowhere."""
+    """A third-party library is imported only where the table allows it."""
     wrong = []
     for item in imports:
         library = item.imported[0]
@@ -211,7 +211,7 @@ def test_libraries_stay_where_they_belong(imports: list[Import]) -> None:
 
 
 def test_every_dependency_is_used_and_every_library_declared(imports: list[Import], root: Path) -> None:
-    """What pyproject.toml requires is imported by the package, and nothing else but what an extra brings."""
+    """The package imports every required library, and otherwise only those of an extra."""
     import tomllib
 
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
@@ -233,7 +233,7 @@ def _module(requirement: str) -> str:
 
 
 def test_the_core_neither_logs_nor_prints(code: Any) -> None:
-    """event/, store/ and engines/ raise or return: what they have to say is in an error or a report."""
+    """event/, store/ and engines/ raise or return. They report in errors and reports."""
     wrong = [
         f"{path}:{node.lineno}"
         for path, tree in code("src/tallystick/event", "src/tallystick/store", "src/tallystick/engines").items()
@@ -247,7 +247,7 @@ def test_the_core_neither_logs_nor_prints(code: Any) -> None:
 
 
 def engine_classes() -> dict[str, type]:
-    """Every class below engines/ that says which engine it is and what it offers."""
+    """Every class below engines/ with an `engine` and `capabilities`."""
     found: dict[str, type] = {}
     for module in pkgutil.walk_packages(tallystick.engines.__path__, "tallystick.engines."):
         for _, item in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
@@ -257,7 +257,7 @@ def engine_classes() -> dict[str, type]:
 
 
 def test_every_engine_is_found() -> None:
-    """The search below sees the engines there are."""
+    """The search finds the engines."""
     assert {"memory", "files", "sqlite"} <= engine_classes().keys()
 
 

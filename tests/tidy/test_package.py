@@ -1,4 +1,4 @@
-"""What is installed: the product and the tests that an engine of others can run, with everything that they open."""
+"""What is installed: the product, and tests that other engines can run, with every file that they open."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def setuptools(root: Path) -> dict[str, Any]:
-    """How the package is put together."""
+    """The settings of setuptools."""
     found: dict[str, Any] = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
     return found
 
@@ -25,14 +25,14 @@ def packages(root: Path, setuptools: dict[str, Any]) -> set[str]:
 
 
 def test_only_the_product_is_installed(packages: set[str]) -> None:
-    """Examples, benchmarks and our own tests stay in the repository; the contract for engines of others is shipped."""
+    """Examples, benchmarks and our own tests are not installed. The contract for other engines is."""
     assert {name.partition(".")[0] for name in packages} == {"tallystick", "pyspark_tallystick"}
     assert "tallystick.testing.contract" in packages
     assert not {"tallystick.demo", "tallystick.tests", "tallystick.examples"} & packages
 
 
 def test_every_module_is_installed(root: Path, packages: set[str]) -> None:
-    """No folder with modules lacks its `__init__.py`: a wheel would leave it out."""
+    """Every folder with modules has an `__init__.py`. A wheel would leave it out otherwise."""
     folders = {path.parent.relative_to(root / "src") for path in (root / "src").rglob("*.py")} - {Path()}
     assert {".".join(folder.parts) for folder in folders} == packages
 

@@ -1,4 +1,4 @@
-"""Small by design: functions about ten lines, files about a hundred. What is larger stands in a list that only shrinks.
+"""Small by design: functions have about ten lines, files about a hundred. A list of exceptions only gets shorter.
 
 `pytest tests/tidy/test_sizes.py -rP` prints the medians.
 """
@@ -21,7 +21,7 @@ FUNCTION_LINES_MEDIAN = 10
 FILE_LINES_MEDIAN = 120
 
 TOLERATED: dict[str, int] = {}
-"""Path of a file, or path:function, that is too large -> its lines. Entries go down or away, never up."""
+"""Path of a file, or path:function, that is too large -> its lines. Entries shrink or go, and never grow."""
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +49,12 @@ def files(code: Any, root: Path) -> dict[str, int]:
 
 
 def test_no_function_is_too_long(functions: dict[str, int]) -> None:
-    """None over 70 lines but those tolerated, which have not grown."""
+    """None has over 70 lines, except those tolerated, which have not grown."""
     assert not _over(functions, FUNCTION_LINES_MAX)
 
 
 def test_no_file_is_too_long(files: dict[str, int]) -> None:
-    """None over 400 lines but those tolerated, which have not grown."""
+    """None has over 400 lines, except those tolerated, which have not grown."""
     assert not _over(files, FILE_LINES_MAX)
 
 
@@ -63,7 +63,7 @@ def _over(sizes: dict[str, int], limit: int) -> dict[str, int]:
 
 
 def test_the_list_of_what_is_tolerated_only_shrinks(functions: dict[str, int], files: dict[str, int]) -> None:
-    """An entry says exactly how large its subject is: what became smaller must be noted, and then stays so."""
+    """An entry has the exact size of its subject. When the subject shrinks, the entry must too."""
     sizes = functions | files
     assert {name: sizes.get(name) for name in TOLERATED} == TOLERATED
 
@@ -84,5 +84,5 @@ def test_medians_are_small(functions: dict[str, int], files: dict[str, int]) -> 
 
 @pytest.mark.parametrize("word", ["utils", "util", "helpers", "common", "misc", "manager"])
 def test_no_drawer_for_odds_and_ends(word: str, code: Any) -> None:
-    """A function without a home shows a missing noun; it gets one."""
+    """A function without a home shows that a noun is missing."""
     assert not [path for path in code() if word in path.removesuffix(".py").split("/")]

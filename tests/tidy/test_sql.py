@@ -1,4 +1,4 @@
-"""SQL is never put together from values: they are bound. Only fixed identifiers and whole numbers may be filled in."""
+"""SQL is never built from values: they are bound. Only fixed identifiers and whole numbers may be inserted."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ RUNS_SQL = frozenset({"execute", "executemany", "executescript"})
 
 
 def is_sql(text: object) -> bool:
-    """Whether a text reads like SQL or a part of it: keywords in capitals."""
+    """Whether a text looks like SQL or a part of it: keywords in capitals."""
     return isinstance(text, str) and SQL.match(text) is not None
 
 
 def is_fixed(value: ast.FormattedValue) -> bool:
-    """Whether what is filled in is a whole number by its format, a constant, or an entry of a constant table."""
+    """Whether an inserted value is a whole number by its format, a constant, or an entry of a constant table."""
     spec = value.format_spec
     if isinstance(spec, ast.JoinedStr) and [ast.unparse(part) for part in spec.values] == ["'d'"]:
         return True
@@ -32,7 +32,7 @@ def is_fixed(value: ast.FormattedValue) -> bool:
 
 
 def built_statements(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Where a statement is put together from something that is not fixed, and how."""
+    """Where and how a statement is built from something that is not fixed."""
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr) and any(is_sql(part.value) for part in _texts(node)):
             if not all(is_fixed(part) for part in node.values if isinstance(part, ast.FormattedValue)):

@@ -1,10 +1,10 @@
-"""What Windows refuses and how it locks, on a machine that allows more: for tests of the file-system port.
+"""The rules of Windows for files and locks, on another system. For tests of the file system port.
 
-- A file that any process has open can be neither renamed, replaced nor removed. /proc says who has it open.
-- There is no positioned read or write, no fdatasync, no flock(2), no directory that can be held open.
+- A file that any process has open cannot be renamed, replaced or removed. /proc tells which processes have it open.
+- There is no positioned read or write, no fdatasync, no flock(2), and directories cannot be opened.
 - `msvcrt.locking` locks bytes for one open file, also against other open files of the same process.
 
-`child_environment` makes Python processes follow the same rules from their first line on.
+`child_environment` makes Python processes follow the same rules from the start.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ForGood:
 
 
 def install(patch: Patch) -> None:
-    """Let this process follow the rules."""
+    """Make this process follow the rules."""
     for name in ("rename", "replace"):
         patch.setattr(os, name, _refusing_both(getattr(os, name)))
     for name in ("unlink", "remove"):
@@ -63,13 +63,13 @@ def install(patch: Patch) -> None:
 
 
 def child_environment(place: Path) -> dict[str, str]:
-    """Variables under which a new Python process follows the rules too; `place` is a directory for a file of ours."""
+    """Variables that make a new Python process follow the rules too. `place` is a directory for its file."""
     (place / "sitecustomize.py").write_text(_SITE)
     return {"PYTHONPATH": os.pathsep.join([str(place), str(_ROOT), os.environ.get("PYTHONPATH", "")])}
 
 
 def holders(path: str) -> Iterator[str]:
-    """The open files of all processes, as far as we may look, that are the file of this name."""
+    """The open files of all processes, as far as they can be read, that are the file of this name."""
     try:
         wanted = os.stat(path, follow_symlinks=False)
     except OSError:
@@ -119,7 +119,7 @@ def _msvcrt() -> Any:
     module.LK_NBLCK = 2
 
     def locking(descriptor: int, mode: int, size: int) -> None:
-        """Lock bytes from where the file stands; a lock that another open file has is EACCES, as there."""
+        """Lock bytes from the current offset. If another open file has the lock, raise EACCES, as Windows does."""
         assert mode == module.LK_NBLCK
         begin = os.lseek(descriptor, 0, os.SEEK_CUR)
         wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, begin, size, 0)

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from tallystick import errors, opening, state
-from tallystick.aio.group_commit import Committer
+from tallystick.aio.writer_thread import Committer
 from tallystick.event.model import Event, NewEvent
 from tallystick.store.commit import Appended
 from tallystick.store.events import PAGE_EVENTS, Report

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from tallystick.cli import community_place, community_sync, options, output
-
-if TYPE_CHECKING:
-    from tallystick.store.events import Problem
+from tallystick.cli import community_directory, community_sync, options, output
+from tallystick.cli.verify import show_problems
 
 tls_ca = click.option(
     "--tls-ca",
@@ -58,10 +56,10 @@ def init(directory: Path, name: str, as_json: bool) -> None:
     from tallystick.community.config import CommunityConfig
 
     keys = KeyPair.generate()
-    community_place.create(directory, CommunityConfig(keys.node), keys)
-    with community_place.opened(directory) as community:
+    community_directory.create(directory, CommunityConfig(keys.node), keys)
+    with community_directory.opened(directory) as community:
         community.log.append_local("community.created", {"name": name}, keys)
-        _show({"community": keys.node, "node": keys.node}, as_json=as_json)
+        output.facts({"community": keys.node, "node": keys.node}, as_json=as_json)
 
 
 @command.command("invite", short_help="Make an invitation.")
@@ -88,7 +86,7 @@ def invite(directory: Path, role: str, uses: int, address: str, snapshot: bool) 
     """Print an invitation, one JSON document. Anyone who has it can join: keep it secret."""
     from tallystick.community import KeyPair, build_snapshot, declare_floor
 
-    with community_place.opened(directory) as community:
+    with community_directory.opened(directory) as community:
         key = KeyPair.generate()
         data: dict[str, Any] = {"node": key.node, "role": role, "uses": uses}
         event = community.log.append_local("community.member.invited", data, community.keys)
@@ -121,7 +119,7 @@ def invite(directory: Path, role: str, uses: int, address: str, snapshot: bool) 
 def join(directory: Path, invitation: Any, allow_private: bool, tls_ca: str | None, as_json: bool) -> None:
     """Join a community in DIR with an invitation. If it names a snapshot, earlier history is not fetched."""
     found = community_sync.join(directory, invitation.read(), allow_private=allow_private, tls_ca=tls_ca or "")
-    _show(found, as_json=as_json)
+    output.facts(found, as_json=as_json)
 
 
 @command.command("append", short_help="Write an event.")
@@ -140,9 +138,9 @@ def append(directory: Path, type_: str, payload: str, offline: bool, as_json: bo
 
     data = canonical.parse(sys.stdin.buffer.read() if payload == "-" else payload)
     canonical.check(data)
-    with community_place.opened(directory, offline=offline) as community:
+    with community_directory.opened(directory, offline=offline) as community:
         event = community_sync.append(community, type_, data, offline=offline)
-        _show({"event_id": event.event_id, "lamport": event.lamport, "seq": event.seq}, as_json=as_json)
+        output.facts({"event_id": event.event_id, "lamport": event.lamport, "seq": event.seq}, as_json=as_json)
 
 
 @command.command("sync", short_help="Exchange events with peers.")
@@ -186,7 +184,7 @@ def sync(
         return 0
     results = community_sync.round_with_all(directory, local_only=emergency)
     for result in results:
-        _show(result, as_json=as_json)
+        output.facts(result, as_json=as_json)
     if not results:
         output.note("there are no peers; add one with --peer KEY@URL")
     return int(any("failed" in result for result in results))
@@ -212,13 +210,12 @@ def emergency(directory: Path, state: str) -> None:
 @options.as_json
 def status(directory: Path, members: bool, verify: bool, as_json: bool) -> int:
     """Show the state of a community: counted events, clocks, forks, and the fingerprint that equal nodes share."""
-    if verify and (wrong := community_place.problems(directory)):  # a damaged log may not even open
-        _show_problems(wrong, as_json=as_json)
-        return 1
-    with community_place.opened(directory) as community:
+    if verify and (wrong := community_directory.problems(directory)):  # a damaged log may not even open
+        return output.answer(False, {"problems": wrong}, lambda: show_problems(wrong), as_json=as_json)
+    with community_directory.opened(directory) as community:
         if not members:
             checked: dict[str, Any] = {"problems": []} if verify else {}
-            _show(community_place.facts(community) | checked, as_json=as_json)
+            output.facts(community_directory.facts(community) | checked, as_json=as_json)
             return 0
         rows = community.engine.states()["members"]
         if as_json:
@@ -226,19 +223,3 @@ def status(directory: Path, members: bool, verify: bool, as_json: bool) -> int:
         else:
             output.table(["node", "role"], [(node, facts["role"] or "(none)") for node, facts in rows.items()])
         return 0
-
-
-def _show_problems(wrong: list[Problem], *, as_json: bool) -> None:
-    from tallystick.cli.verify import show_problems
-
-    if as_json:
-        output.document({"problems": wrong})
-    else:
-        show_problems(wrong)
-
-
-def _show(found: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        output.document(found)
-    else:
-        output.facts(found.items())

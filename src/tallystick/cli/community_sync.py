@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from tallystick.cli import community_place, output
-from tallystick.cli.community_place import OpenCommunity
+from tallystick.cli import community_directory, output
+from tallystick.cli.community_directory import OpenCommunity
 
 if TYPE_CHECKING:
     import socket
@@ -40,7 +40,7 @@ def join(directory: Path, text: bytes, *, allow_private: bool, tls_ca: str = "")
     """Create the directory of a new node, and its first event."""
     from tallystick import errors
     from tallystick.community import KeyPair
-    from tallystick.community import config as places
+    from tallystick.community import config as configs
     from tallystick.community.acts import proof_text
 
     try:
@@ -49,18 +49,20 @@ def join(directory: Path, text: bytes, *, allow_private: bool, tls_ca: str = "")
     except (msgspec.MsgspecError, ValueError) as problem:
         raise errors.InvalidValue(what="invitation", value="…", must=f"what `invite` printed ({problem})") from None
     keys = KeyPair.generate()
-    place = places.CommunityConfig(invitation.community_id, allow_private=allow_private, invite=key.node, tls_ca=tls_ca)
-    place.proof = key.sign(proof_text(invitation.community_id, keys.node)).hex()
-    place.peers = [invitation.peer] if invitation.peer else []
-    community_place.create(directory, place, keys)
+    config = configs.CommunityConfig(
+        invitation.community_id, allow_private=allow_private, invite=key.node, tls_ca=tls_ca
+    )
+    config.proof = key.sign(proof_text(invitation.community_id, keys.node)).hex()
+    config.peers = [invitation.peer] if invitation.peer else []
+    community_directory.create(directory, config, keys)
     if invitation.snapshot and invitation.peer:
-        place.base = _adopt(directory, invitation)
-        places.save(directory, place)
-    with community_place.opened(directory, offline=True) as community:  # no peer knows a key this new
-        if place.base is not None:
+        config.base = _adopt(directory, invitation)
+        configs.save(directory, config)
+    with community_directory.opened(directory, offline=True) as community:  # no peer knows a key this new
+        if config.base is not None:
             _rounds(community)  # the event that declares the floor must be here before anything is written
         community.log.replica.clock.observe(invitation.lamport)
-        data = {"invite": key.node, "proof": place.proof}
+        data = {"invite": key.node, "proof": config.proof}
         event = community.log.append_local("community.member.joined", data, keys)
         return {"community": invitation.community_id, "node": keys.node, "lamport": event.lamport}
 
@@ -70,7 +72,7 @@ def _adopt(directory: Path, invitation: Invitation) -> int:
     from tallystick import errors
     from tallystick.community import snapshot as snapshots
 
-    with community_place.opened(directory) as community:
+    with community_directory.opened(directory) as community:
 
         async def fetch() -> bytes:
             async with community.client(community.peers[0]) as client:
@@ -87,24 +89,24 @@ def _adopt(directory: Path, invitation: Invitation) -> int:
 def add_peers(directory: Path, peers: tuple[str, ...], *, allow_private: bool, tls_ca: str = "") -> None:
     """Save new peers, each as KEY@URL, and the certificate authorities for them."""
     from tallystick.community import addresses, identity
-    from tallystick.community import config as places
+    from tallystick.community import config as configs
 
-    place = places.read(directory)
-    private = place.allow_private or allow_private
+    config = configs.read(directory)
+    private = config.allow_private or allow_private
     for text in peers:
         key, _, url = text.partition("@")
         if not identity.is_node_id(key) or not url:
             raise click.BadParameter(f"{text!r} is not KEY@URL.", param_hint="--peer")
         addresses.check(url, allow_private=private)
-        place.peers = [each for each in place.peers if each["key"] != key] + [{"url": url, "key": key}]
-    if peers or tls_ca or private != place.allow_private:
-        place.allow_private, place.tls_ca = private, tls_ca or place.tls_ca
-        places.save(directory, place)
+        config.peers = [each for each in config.peers if each["key"] != key] + [{"url": url, "key": key}]
+    if peers or tls_ca or private != config.allow_private:
+        config.allow_private, config.tls_ca = private, tls_ca or config.tls_ca
+        configs.save(directory, config)
 
 
 def round_with_all(directory: Path, *, local_only: bool = False) -> list[dict[str, Any]]:
     """Do one round with every peer, and return the results."""
-    with community_place.opened(directory) as community:
+    with community_directory.opened(directory) as community:
         return _rounds(community, local_only=local_only)
 
 
@@ -193,7 +195,7 @@ def listen(directory: Path, how: Listening) -> None:
 
     how.require_pair()
     logged = logs.Logs(level=logs.level_from(os.environ))
-    with logged, community_place.opened(directory) as community, how.bind() as bound:
+    with logged, community_directory.opened(directory) as community, how.bind() as bound:
         listed = frozenset(peer.key for peer in community.peers)
         fanout = community.fanout()
         server = SyncServer(community.log, community.keys, listed=listed, snapshots=community.snapshots, fanout=fanout)
@@ -216,11 +218,11 @@ def listen(directory: Path, how: Listening) -> None:
 
 def set_emergency(directory: Path, *, on: bool) -> None:
     """Save whether it is an emergency. A node that runs on this directory notices within a second."""
-    from tallystick.community import config as places
+    from tallystick.community import config as configs
 
-    place = places.read(directory)
-    place.emergency = on
-    places.save(directory, place)
+    config = configs.read(directory)
+    config.emergency = on
+    configs.save(directory, config)
 
 
 def _run(work: Coroutine[Any, Any, Result]) -> Result:

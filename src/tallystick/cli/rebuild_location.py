@@ -81,13 +81,12 @@ def _by_size(events: int, *, is_sql: bool, note: str) -> LocationChoice:
     meets = crossover.SUMMARY_CROSSOVER_EVENTS if is_sql else crossover.CROSSOVER_EVENTS
     if meets == crossover.NEVER:
         return LocationChoice(PROCESS, f"with this number of cores Spark is never faster{note}")
-    limit = f"{meets:,}, from which on Spark is faster{note}"
+    why = f"the log has {events:,} events, and Spark is faster from {meets:,} on"
     if events < meets:
-        return LocationChoice(PROCESS, f"{events:,} events are fewer than {limit}")
+        return LocationChoice(PROCESS, why + note)
     if find_spec("pyspark") is None:
-        reason = "Spark would be faster, but is not installed: pip install 'tallystick[spark]'"
-        return LocationChoice(PROCESS, reason + note)
-    return LocationChoice(SPARK, f"{events:,} events are at least {limit}")
+        return LocationChoice(PROCESS, f"{why}, but it is not installed: pip install 'tallystick[spark]'{note}")
+    return LocationChoice(SPARK, why + note)
 
 
 def rebuild(store: Store, projection: Any, choice: LocationChoice, spark: pipeline.Spark, archive: str | None) -> int:

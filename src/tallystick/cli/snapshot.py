@@ -97,10 +97,8 @@ def _whole(store: Store, chosen: tuple[Reducer, ...], *, protect: bool, as_json:
     found = store.find(made)
     assert found is not None
     answer = {"set": made.hex(), "position": found.data["position"], "snapshots": len(found.data["snapshots"])}
-    if as_json:
-        output.document(answer)
-    else:
-        click.echo(f"{answer['snapshots']} snapshots at position {answer['position']}: set {answer['set']}")
+    text = f"{answer['snapshots']} snapshots at position {answer['position']}: set {answer['set']}"
+    output.result(answer, text, as_json=as_json)
 
 
 def _show(entries: list[Entry], *, as_json: bool) -> None:

@@ -13,8 +13,8 @@ same verdict.
 
 from __future__ import annotations
 
-from tallystick.moving.export import export, must_be_whole
+from tallystick.moving.export import export
 from tallystick.moving.intake import copy, import_lines
 from tallystick.moving.progress import ImportRefused, ImportStopped, Progress
 
-__all__ = ["ImportRefused", "ImportStopped", "Progress", "copy", "export", "import_lines", "must_be_whole"]
+__all__ = ["ImportRefused", "ImportStopped", "Progress", "copy", "export", "import_lines"]

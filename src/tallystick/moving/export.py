@@ -35,9 +35,9 @@ def export(
 ) -> Iterator[bytes]:
     """The lines of an export, in order of position. Events that are appended meanwhile are not exported.
 
-    - `whole`: everything that makes the log, or only events. By default it is whole if lines of events alone could not
-      restore the log (`must_be_whole`), unless you choose a part. The last line of a whole export comes only if
-      everything before it was written. If the log is pruned or erased meanwhile, `ExportOutdated` is raised.
+    - `whole`: everything that makes the log, or only events. By default it is whole if something was pruned or erased,
+      which lines of events cannot restore, unless you choose a part. The last line of a whole export comes only if
+      everything before it was read. If something is pruned or erased meanwhile, `ExportOutdated` is raised.
     - `after`, `until`, `selection`: the part to export. From the beginning, pruned positions are passed over.
     - `snapshots`: a whole export has the bodies of snapshots.
     - `skipped`: called with each damaged range, which is then left out. Without it, damage is refused by name.
@@ -46,14 +46,14 @@ def export(
     is_part = (after, until, selection, skipped) != (None, None, EVERYTHING, None)
     if whole and is_part:
         raise errors.InvalidValue(what="whole", value="True", must="without after, until, selection and skipped")
-    if whole or (whole is None and not is_part and must_be_whole(store)):
+    if whole or (whole is None and not is_part and _needs_whole(store.log)):
         return _WholeExport(store.log, progress).lines(snapshots=snapshots)
     return _events(store.log, after, until, selection, skipped, progress)
 
 
-def must_be_whole(store: Store) -> bool:
+def _needs_whole(log: EventLog) -> bool:
     """Whether lines of events cannot restore this log, because something was pruned or erased."""
-    return bool(store.log.cuts(limit=1)) or bool(read_claims(store.log).erased)
+    return bool(log.cuts(limit=1)) or bool(read_claims(log).erased)
 
 
 def _events(

@@ -15,7 +15,7 @@ from tallystick.event import limits, names
 from tallystick.state import shelf
 from tallystick.state.archive import Archive
 from tallystick.state.policy import DAY, Policy
-from tallystick.state.pruning import Plan, plan, prune
+from tallystick.state.prune_plan import Plan, plan, prune
 from tallystick.state.reducer import Reducer
 from tallystick.state.shelf import Entry
 from tallystick.state.snapshots import drop

@@ -1,9 +1,9 @@
-"""What each connection may do. SQLite asks this once a statement.
+"""What each connection may do. SQLite asks once per statement.
 
-The triggers protect the tables against every connection; this protects the triggers, against a statement smuggled
-into our own. The appending connection reads, appends, and moves what moves forward. The maintaining one may also prune,
-erase a payload and drop snapshots and commands; what of that passes is for the triggers to say.
-Whoever can write the file can still rewrite it: that shows only in the chain, held against a witness outside.
+The triggers protect the tables against every connection. The authorizer protects the triggers, against a statement
+smuggled into our own. The appending connection reads, appends, and updates only what moves forward. The maintaining one
+may also prune, erase a payload and drop snapshots and commands, as far as the triggers allow.
+Anyone who can write the file can still rewrite it: only the chain shows that, compared with a witness elsewhere.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ _Judge: TypeAlias = "Callable[..., int]"
 
 
 def allow_appends(connection: sqlite3.Connection) -> None:
-    """From now on the connection can append, and nothing else. Statements prepared before are prepared again."""
+    """Let the connection append, and nothing else. Statements that were prepared before are prepared again."""
     connection.set_authorizer(_within_our_triggers(_judge_append))
 
 
 def allow_maintenance(connection: sqlite3.Connection) -> None:
-    """From now on the connection can append, prune, erase, and drop snapshots and commands; nothing else."""
+    """Let the connection append, prune, erase, and drop snapshots and commands, and nothing else."""
     connection.set_authorizer(_within_our_triggers(_judge_maintenance))
 
 
 def _within_our_triggers(judge: _Judge) -> _Judge:
-    """Deny what a trigger or view does that the migrations did not make: it could leave out what we insert."""
+    """Deny statements of triggers and views that are not in the schema: they could leave out what we insert."""
     ours = {None, *migrations.expected_schema("trigger"), *migrations.expected_schema("view")}
 
     def judged(action: int, subject: str | None, *more: str | None) -> int:

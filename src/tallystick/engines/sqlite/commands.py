@@ -27,7 +27,7 @@ def insert(connection: sqlite3.Connection, records: Sequence[CommandRecord]) -> 
 
 
 def erase_responses(connection: sqlite3.Connection, keys: Sequence[CommandKey]) -> None:
-    """Put records without a response in the place of these: a record is never changed."""
+    """Replace these records by ones without a response: a record itself is never changed."""
     found = [record for key in keys if (record := SqliteView(connection).command(key)) is not None]
     forgotten = [(key.org, key.actor, key.endpoint, key.key) for key in (record.key for record in found)]
     connection.executemany(statements.named("forget_command"), forgotten)
@@ -35,7 +35,7 @@ def erase_responses(connection: sqlite3.Connection, keys: Sequence[CommandKey]) 
 
 
 class SqliteCommands:
-    """What the tables hold."""
+    """The records in the tables."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

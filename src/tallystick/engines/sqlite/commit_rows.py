@@ -1,4 +1,4 @@
-"""What a judged commit changes, as rows: events by the batch, what moved with them, and what maintenance does."""
+"""Writes a commit that the ledger accepted: events in batches, the heads that they move, and maintenance."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ import msgspec
 
 from tallystick import errors
 from tallystick.engines.sqlite import commands, maintenance, statements
-from tallystick.event.model import Event, Row
+from tallystick.event.model import Event, InRow, Row
 from tallystick.store import leases
 from tallystick.store.ledger import Ledger
 
 _EMPTY = b"{}"
-_ROWS_AT_ONCE = (128, 16)  # SQLite sets up and ends a statement once for all of its rows: a third of the time
-_POSITION, _STREAM, _SEQ, _META = 0, 1, 2, 8
-_ID, _PAYLOAD, _CHECKSUM, _LINK = 5, 7, 9, 10
-_OWN = frozenset({_POSITION, _SEQ, _ID, _PAYLOAD, _CHECKSUM, _LINK})  # seldom or never the same in two rows
-_BYTES = frozenset({_ID, _PAYLOAD, _META, _CHECKSUM, _LINK})  # bound as bytearray: sqlite3 asks how to adapt each bytes
-_SHARED, _RISING, _OWN_VALUE, _LEFT_OUT = "s", "r", "o", "-"  # how a column goes through many rows
-_Beside: TypeAlias = "tuple[int, str | None, str | None, str | None]"
+# Rows of one statement, which SQLite then sets up and ends once: it takes a third off the benchmark row
+# `sqlite: batches of 1,000, everything on`. Single appends take the statement in `insert_event.sql`.
+_ROWS_AT_ONCE = (128, 16)
+_OWN = frozenset(
+    {InRow.position, InRow.seq, InRow.id, InRow.payload, InRow.checksum, InRow.link}
+)  # rarely or never equal in two rows
+# Bound as bytearray: sqlite3 looks for an adapter of each bytes.
+_BYTES = frozenset({InRow.id, InRow.payload, InRow.meta, InRow.checksum, InRow.link})
+_SHARED, _RISING, _OWN_VALUE, _LEFT_OUT = "s", "r", "o", "-"  # how the values of a column change from row to row
+_ScopeColumns: TypeAlias = "tuple[int, str | None, str | None, str | None]"
 
 
-class _Scope(msgspec.Struct, gc=False):
+class _MetaScope(msgspec.Struct, gc=False):
     """The part of meta that readers select by."""
 
     org: str | None = None
@@ -34,11 +37,11 @@ class _Scope(msgspec.Struct, gc=False):
     env: str | None = None
 
 
-_scope = msgspec.json.Decoder(_Scope)
+_scope = msgspec.json.Decoder(_MetaScope)
 
 
 def write(connection: sqlite3.Connection, ledger: Ledger, *, recorded: int) -> None:
-    """Write everything that passed. Nothing is on disk before the transaction commits."""
+    """Write everything that was accepted. Nothing is on disk before the transaction commits."""
     if ledger.rows:
         _insert(connection, ledger.rows, recorded)
         heads = [(stream, head.seq, head.link, head.org) for stream, head in ledger.heads.items()]
@@ -57,7 +60,7 @@ def _insert(connection: sqlite3.Connection, rows: list[Row], recorded: int) -> N
         while len(rows) - at >= size:
             _require_stored(size, connection.execute(*_insertion(rows[at : at + size], recorded)).rowcount)
             at += size
-    if rest := [row + _beside(row[8], recorded) for row in rows[at:]]:
+    if rest := [row + _scope_columns(row[InRow.meta], recorded) for row in rows[at:]]:
         _require_stored(len(rest), connection.executemany(statements.named("insert_event"), rest).rowcount)
 
 
@@ -69,16 +72,18 @@ def _require_stored(given: int, stored: int) -> None:
 
 
 def _insertion(rows: list[Row], recorded: int) -> tuple[str, list[Any]]:
-    """One statement for many rows, and its values. What all rows have in common is bound once for all of them, and what
-    none has is left out: SQLite keeps rows aside before it shows them to a trigger, with every column that is named.
+    """One statement for many rows, and its values.
+
+    A value that all rows share is bound once, and a column that is NULL in all rows is left out: SQLite copies each row
+    with every named column before it runs a trigger.
     """
     columns: list[Sequence[Any]] = [*zip(*rows, strict=True)]
-    beside = {meta: _beside(meta, recorded) for meta in set(columns[_META])}
-    columns += zip(*[beside[meta] for meta in columns[_META]], strict=True)
+    scopes = {meta: _scope_columns(meta, recorded) for meta in set(columns[InRow.meta])}
+    columns += zip(*[scopes[meta] for meta in columns[InRow.meta]], strict=True)
     shape, shared, own = "", [], []
     for index, column in enumerate(columns):
         if index in _OWN or column.count(column[0]) != len(rows):
-            rises = index == _POSITION or (index == _SEQ and shape[_STREAM] == _SHARED)
+            rises = index == InRow.position or (index == InRow.seq and shape[InRow.stream] == _SHARED)
             shape += _RISING if rises else _OWN_VALUE
         else:
             shape += _LEFT_OUT if column[0] is None else _SHARED
@@ -91,7 +96,7 @@ def _insertion(rows: list[Row], recorded: int) -> tuple[str, list[Any]]:
 
 @lru_cache(maxsize=64)
 def _statement(shape: str, rows: int) -> str:
-    """The statement that inserts so many events of a shape: shared values come first, then each row's own."""
+    """The statement that inserts a number of events of one shape: shared values come first, then those of each row."""
     columns, before_values, _ = statements.named("insert_event").partition("VALUES")
     head, _, names = columns.partition("(")
     given = [name for name, letter in zip(names.strip(" )\n").split(","), shape, strict=True) if letter != _LEFT_OUT]
@@ -103,7 +108,7 @@ def _statement(shape: str, rows: int) -> str:
 
 
 def _placeholders(shape: str, before: int, row: int) -> str:
-    """The placeholders of one row, before whose own values there are so many others."""
+    """The placeholders of one row, whose own values come after `before` others."""
     places = []
     shared = 0
     for letter in shape:
@@ -118,11 +123,11 @@ def _placeholders(shape: str, before: int, row: int) -> str:
 
 def row_of(event: Event, recorded: int) -> tuple[Any, ...]:
     """An event as `insert_event` takes it."""
-    return (*msgspec.structs.astuple(event), *_beside(event.meta, recorded))
+    return (*msgspec.structs.astuple(event), *_scope_columns(event.meta, recorded))
 
 
-def _beside(meta: bytes, recorded: int) -> _Beside:
-    """The columns that stand beside the envelope."""
+def _scope_columns(meta: bytes, recorded: int) -> _ScopeColumns:
+    """The columns that no hash covers."""
     if meta == _EMPTY:
         return (recorded, None, None, None)
     scope = _scope.decode(meta)
@@ -130,8 +135,8 @@ def _beside(meta: bytes, recorded: int) -> _Beside:
 
 
 def size_of(ledger: Ledger | None) -> int:
-    """The bytes of payload and meta in a commit, for the error that says there is no room for them."""
-    return sum(len(row[7] or b"") + len(row[8]) for row in ledger.rows) if ledger else 0
+    """The bytes of payload and meta in a commit, for the error that says that they do not fit on the disk."""
+    return sum(len(row[InRow.payload] or b"") + len(row[InRow.meta]) for row in ledger.rows) if ledger else 0
 
 
 def _lease_row(lease: leases.Lease) -> tuple[str, int, str | None, int | None, int | None, str | None]:

@@ -1,4 +1,4 @@
-"""Reading where something may be amiss: damaged pages, a file that must not change, tables that lost their end."""
+"""Databases that may be damaged: damaged pages go on record, a file must not change, tables lost their end."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from threading import Condition
 
 from tallystick import errors
 from tallystick.engines.sqlite import maintenance
-from tallystick.engines.sqlite.opening_inspection import ALONE
-from tallystick.engines.sqlite.store_file import Opened
+from tallystick.engines.sqlite.opening_inspection import IMMUTABLE
+from tallystick.engines.sqlite.store_file import OpenedStore
 from tallystick.engines.tables.database import Database
 from tallystick.store.damage import DamageRecord, problem_of, put_on_record
 from tallystick.store.page import Hole
@@ -21,7 +21,7 @@ _POLL_S = 0.02
 
 
 class WatchedDatabase(Database):
-    """A file whose damage goes on record wherever a read meets it."""
+    """A file. Damage that a read meets goes on record."""
 
     record: DamageRecord | None = None
 
@@ -43,10 +43,10 @@ class WatchedDatabase(Database):
 
 
 class StillDatabase(WatchedDatabase):
-    """A file that is read without locks, because nothing can be written beside it. A change of it ends the reading."""
+    """A file that is read without locks, because nothing can be created next to it. Refused once it changed."""
 
     def __init__(self, path: str, *, readonly_reason: str, busy_ms: int) -> None:
-        super().__init__(path, None, readonly_reason=readonly_reason, busy_ms=busy_ms, mode=ALONE)
+        super().__init__(path, None, readonly_reason=readonly_reason, busy_ms=busy_ms, mode=IMMUTABLE)
         self._seen = _state_of(path)
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]:
@@ -60,12 +60,12 @@ class StillDatabase(WatchedDatabase):
         with reading as connection:
             yield connection
             if _state_of(self.path) != self._seen:
-                reason = "it was changed while it was read from a place that cannot be written: open it again"
+                reason = "it changed while it was read without locks: open it again"
                 raise errors.ReadFailed(path=self.path, reason=reason)
 
 
 class CutOffDatabase(Database):
-    """Tables whose last changes were lost with the write-ahead log: what they say may be older than acknowledged."""
+    """Tables whose last changes were lost with the write-ahead log: their rows may be older than acknowledged."""
 
     def __init__(self, path: str, *, reason: str, busy_ms: int) -> None:
         super().__init__(path, None, readonly_reason=f"it is damaged ({reason})", busy_ms=busy_ms)
@@ -83,11 +83,11 @@ def _state_of(path: str) -> tuple[int, ...]:
     return (status.st_ino, status.st_size, status.st_mtime_ns, os.path.getsize(log) if os.path.exists(log) else 0)
 
 
-def database_of(opened: Opened, url: str, busy_ms: int) -> WatchedDatabase:
-    """The database of a handle: one that may be written to, or one that nothing is brought home into."""
-    damage = opened.finding.damage
+def database_of(opened: OpenedStore, url: str, busy_ms: int) -> WatchedDatabase:
+    """The database of a handle: writable, or one that reads without locks and checkpoints nothing."""
+    damage = opened.inspected.damage
     reason = f"{url} was opened for reading" if damage is None else f"it is damaged ({damage})"
-    if opened.finding.mode == ALONE:
+    if opened.inspected.mode == IMMUTABLE:
         return StillDatabase(opened.path, readonly_reason=reason, busy_ms=busy_ms)
     return WatchedDatabase(
         opened.path,
@@ -99,7 +99,7 @@ def database_of(opened: Opened, url: str, busy_ms: int) -> WatchedDatabase:
 
 
 def around_holes(holes: Iterable[Hole], after: int, end: int, over_holes: bool) -> tuple[int, int, tuple[Hole, ...]]:
-    """The bounds of a page that touches no hole, and the holes that lie between `after` and its start."""
+    """The bounds of a page without a hole, and the holes between `after` and its start."""
     crossed: list[Hole] = []
     for hole in holes:
         if hole.last <= after or hole.first > end:
@@ -116,13 +116,13 @@ def around_holes(holes: Iterable[Hole], after: int, end: int, over_holes: bool) 
 def waited(
     head: Callable[[], int], changed: Condition, is_closed: Callable[[], bool], *, after: int, timeout: float
 ) -> int:
-    """The head, as soon as it is behind `after`, or when time is up."""
+    """The head, as soon as it is past `after`, or when time is up."""
     deadline = time.monotonic() + timeout
     while True:
         found, left = head(), deadline - time.monotonic()
         if found > after or left <= 0:
             return found
         with changed:
-            changed.wait(min(left, _POLL_S))  # commits of other processes are seen by looking again
+            changed.wait(min(left, _POLL_S))  # poll: other processes commit too
             if is_closed():
                 return found

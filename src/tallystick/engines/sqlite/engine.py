@@ -1,8 +1,8 @@
-"""The log in a SQLite file: tables as in `sql/migrations`, many processes may write and read it at once.
+"""The log in a SQLite file, with the tables of `sql/schema/`. Many processes may write and read it at once.
 
-Invariants: a commit is judged and written inside one immediate transaction, so what the ledger saw is what it writes
-onto; an outcome is returned after COMMIT; a reader sees one state of the log per page and never waits for the writer;
-what prunes or erases goes through a connection of its own, and the appending one can do neither.
+Invariants: a commit is judged and written inside one immediate transaction, so nothing changes between the two; an
+outcome is returned after COMMIT; a reader sees one state of the log per page and never waits for the writer; prunes and
+erasures have a connection of their own, and the appending one can do neither.
 """
 
 from __future__ import annotations
@@ -16,34 +16,32 @@ from typing import Any
 from tallystick import errors
 from tallystick.engines.damage_file import DamageFile
 from tallystick.engines.disk import Disk
-from tallystick.engines.sqlite import commit_rows, inspection, mark, statements, summing, survey
+from tallystick.engines.sqlite import commit_rows, inspection, mark, statements, survey
 from tallystick.engines.sqlite.commands import SqliteCommands
 from tallystick.engines.sqlite.databases import CutOffDatabase, around_holes, database_of, waited
-from tallystick.engines.sqlite.evidence import SqliteEvidence
-from tallystick.engines.sqlite.queries import page_query
-from tallystick.engines.sqlite.reclaim import Reclaiming
+from tallystick.engines.sqlite.queries import page_query, summed
+from tallystick.engines.sqlite.reclaim import SqliteReclaimer
 from tallystick.engines.sqlite.rows import events_of, structs_of
 from tallystick.engines.sqlite.run_tables import SqliteRunTables
 from tallystick.engines.sqlite.snapshots import SqliteSnapshots
-from tallystick.engines.sqlite.store_file import Opened, Opening
-from tallystick.engines.sqlite.transfers import Receiver
-from tallystick.engines.sqlite.view import SqliteView, StreamEnd
+from tallystick.engines.sqlite.store_file import OpenedStore, StoreFile
+from tallystick.engines.sqlite.transfers import SqliteReceiver
+from tallystick.engines.sqlite.view import SqliteEvidence, SqliteView, StreamEnd
 from tallystick.engines.tables import schema
-from tallystick.engines.tables.checkpoints import SqliteCheckpoints
 from tallystick.engines.tables.connection import BUSY_MS
+from tallystick.engines.tables.consumers import SqliteCheckpoints, SqliteDeadLetters
 from tallystick.engines.tables.database import Database
-from tallystick.engines.tables.deadletters import SqliteDeadLetters
 from tallystick.engines.tables.lazy_database import LazyDatabase
 from tallystick.engines.tables.owned import OwnedTables
 from tallystick.engines.tables.views import OpenTransaction, SqliteViews
 from tallystick.event import limits
-from tallystick.event.model import Event
+from tallystick.event.model import Event, InRow
 from tallystick.store import capabilities, checked, leases
 from tallystick.store.checkpoints import Checkpoints
-from tallystick.store.combining import commit_or_split
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import problem_of, put_on_record, with_known
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
+from tallystick.store.group_commit import commit_or_split
 from tallystick.store.idempotency import Commands
 from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.loss import Loss
@@ -53,7 +51,7 @@ from tallystick.store.run_documents import RunDocuments
 from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
-from tallystick.store.summing import Asked
+from tallystick.store.summary_sql import Asked
 from tallystick.store.views import Inline
 
 _BUSY_MS_MAX = 3_600_000
@@ -71,52 +69,56 @@ def open_sqlite(
     """Open the log in the file `place`. `busy_ms` bounds how long a commit waits for other processes."""
     if type(busy_ms) is not int or not 0 <= busy_ms <= _BUSY_MS_MAX:
         raise errors.InvalidValue(what="busy_ms", value=busy_ms, must=f"from 0 to {_BUSY_MS_MAX}")
-    opening = Opening(place, profile=profile, clock=clock, busy_ms=busy_ms)
-    opened = opening.for_reading() if readonly else opening.for_writing(create=create)
-    return SqliteLog(opening.url, opened, readonly=readonly, clock=clock, busy_ms=busy_ms)
+    file = StoreFile(place, profile=profile, clock=clock, busy_ms=busy_ms)
+    opened = file.open_reading() if readonly else file.open_writing(create=create)
+    return SqliteLog(file.url, opened, readonly=readonly, clock=clock, busy_ms=busy_ms)
 
 
-class SqliteLog(Receiver):
+class SqliteLog(SqliteReceiver):
     """An event log in SQLite. Made by `open_sqlite`."""
 
     engine = "sqlite"
     capabilities = capabilities.ALL
     run_documents: RunDocuments | None = None
 
-    def __init__(self, url: str, opened: Opened, *, readonly: bool, clock: Callable[[], int], busy_ms: int) -> None:
+    def __init__(
+        self, url: str, opened: OpenedStore, *, readonly: bool, clock: Callable[[], int], busy_ms: int
+    ) -> None:
         self.url = url
         self.store_id = opened.store_id
         self.profile = opened.profile
-        self.readonly = readonly  # as asked for; a damaged log refuses appends with `Damaged` and its range
+        self.readonly = readonly  # as requested; a damaged log refuses appends with `Damaged` and its range
         self._opened = opened
         self._database = database_of(opened, url, busy_ms)
-        beside: Database = self._database
-        if opened.finding.is_cut:
-            beside = CutOffDatabase(opened.path, reason=opened.finding.damage or "", busy_ms=busy_ms)
+        tables: Database = self._database
+        if opened.inspected.is_cut:
+            tables = CutOffDatabase(opened.path, reason=opened.inspected.damage or "", busy_ms=busy_ms)
         self.damage = DamageFile(Disk(), os.path.dirname(opened.path), f"{os.path.basename(opened.path)}.damage")
         self._database.record = self.damage
-        self.checkpoints: Checkpoints = SqliteCheckpoints(beside)
-        self.views = SqliteViews(beside)
-        self.dead_letters = SqliteDeadLetters(beside)
-        self._tables = LazyDatabase(f"{opened.path}.views", schema.VIEWS)  # this file admits no tables but its own
-        self.view_tables = OwnedTables(self._tables)
+        self.checkpoints: Checkpoints = SqliteCheckpoints(tables)
+        self.views = SqliteViews(tables)
+        self.dead_letters = SqliteDeadLetters(tables)
+        self._projection_tables = LazyDatabase(
+            f"{opened.path}.views", schema.VIEWS
+        )  # a store refuses other tables than its own
+        self.view_tables = OwnedTables(self._projection_tables)
         self.inline: Inline | None = None
-        self.run_tables: RunTables | None = SqliteRunTables(beside)
+        self.run_tables: RunTables | None = SqliteRunTables(tables)
         self.snapshots: Snapshots = SqliteSnapshots(self._database)
-        self.commands: Commands = SqliteCommands(beside)
-        self._reclaiming = Reclaiming(self._database, clock=clock)
+        self.commands: Commands = SqliteCommands(tables)
+        self._reclaiming = SqliteReclaimer(self._database, clock=clock)
         self._evidence = SqliteEvidence(self._database, self._is_whole)
         self._clock = clock
         self._recovered = opened.recovered
         self._holes: list[Hole] = []
-        self._lost = opened.finding.lost
+        self._lost = opened.inspected.lost
         self._seen = 0  # the highest head that was read
         self._changed = threading.Condition()
         self._closed = False
         self._holder = None if opened.writer is None else Holder()
         try:
-            if opened.finding.damage is not None:
-                self._survey(opened.finding.damage)
+            if opened.inspected.damage is not None:
+                self._survey(opened.inspected.damage)
             if self._holder is not None:
                 self._enter(self._holder.owner)
         except BaseException:
@@ -136,8 +138,6 @@ class SqliteLog(Receiver):
         begin = self._database.maintaining if maintains else self._database.writing
         with begin(needed_bytes=lambda: commit_rows.size_of(ledger)) as connection:
             view = SqliteView(connection)
-            writes = [write for transaction in transactions for write in transaction.writes]
-            view.look_up([draft[2] for write in writes if write.ids_given for draft in write.drafts])
             ledger = Ledger(view, next_position=view.head() + 1, holder=holder)
             for transaction in transactions:
                 try:
@@ -150,7 +150,7 @@ class SqliteLog(Receiver):
                 self.inline.prepare(ledger.rows, views)(views)
         ledger.committed()
         if ledger.rows:
-            self._note(ledger.rows[-1][0])
+            self._note(ledger.rows[-1][InRow.position])
         with self._changed:
             self._changed.notify_all()
         if maintains:
@@ -158,11 +158,11 @@ class SqliteLog(Receiver):
         return outcomes
 
     def _note(self, head: int) -> None:
-        """Note in the mark what is on disk, before it is acknowledged."""
-        assert self._opened.presence is not None
+        """Note in the mark how far the log is on disk, before a commit is acknowledged."""
+        assert self._opened.locks is not None
         try:
-            self._opened.presence.mark.advance(self.store_id, head)
-        except OSError as problem:  # the events are durable all the same: a retry needs their ids
+            self._opened.locks.mark.advance(self.store_id, head)
+        except OSError as problem:  # the events are durable: a retry needs their ids
             raise errors.StoreFailed(operation="writing the mark", reason=str(problem)) from problem
 
     def _require_writable(self) -> Holder:
@@ -177,7 +177,7 @@ class SqliteLog(Receiver):
         return self._holder
 
     def _enter(self, owner: leases.Owner) -> None:
-        """Note that this handle is open, and forget those whose process is gone."""
+        """Record that this handle is open, and forget those whose process is gone."""
         with suppress(errors.NoSpace), self._database.writing() as connection:
             rows = connection.execute(statements.named("list_writers")).fetchall()
             dead = [row[3:] for row in rows if leases.is_dead(leases.Owner(*row))]
@@ -186,7 +186,7 @@ class SqliteLog(Receiver):
             connection.execute(statements.named("enter_writer"), entry)
 
     def _leave(self, holder: Holder) -> None:
-        """Give the leases back, and note that this handle closed."""
+        """Give the leases back, and record that this handle closed."""
         with self._database.writing() as connection:
             ledger = Ledger(SqliteView(connection), next_position=0, holder=holder)
             ledger.judge(Transaction([], release=tuple(holder.held)))
@@ -245,15 +245,15 @@ class SqliteLog(Receiver):
             raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
         self._require_end()
         with self._database.snapshot() as connection:
-            return summing.summed(connection, asked, until=until)
+            return summed(connection, asked, until=until)
 
     def read_stream(self, stream: str, *, after: int = 0, until: int | None = None, limit: int) -> list[Event]:
         upto = limits.INT_MAX if until is None else until
         values = {"stream": stream, "after": after, "until": upto, "limit": limit}
         with self._database.reading() as connection:
-            end = StreamEnd(connection, stream)  # before the events, so that they reach it at least
+            end = StreamEnd(connection, stream)  # before the events are read, so that they reach it
             events = events_of(connection.execute(statements.named("read_stream"), values))
-        if not events or events[0].seq > after + 1:  # the next event is there unless it was pruned, or never was
+        if not events or events[0].seq > after + 1:  # the next event exists unless it was pruned, or never recorded
             require_history(self.cut(stream), after=after)
         if len(events) < min(upto, after + limit) - after:
             end.require(after + len(events), upto)
@@ -274,25 +274,25 @@ class SqliteLog(Receiver):
         seen = self._seen
         with self._database.reading() as connection:
             head = self._end(SqliteView(connection).head(), seen)
-        if not self._opened.finding.is_counted:
+        if not self._opened.inspected.is_counted:
             self._require_end()
         return head
 
     def _end(self, head: int, seen: int) -> int:
-        """The last position that was given, also where the end of the log is lost; `seen` was, before this was read."""
+        """The last position that was assigned, also if the end of the log is lost. `seen` was known before."""
         if head < seen:
-            self._lose(Hole(head + 1, seen, "the log ends before them, and they were read before"))
+            self._lose(Hole(head + 1, seen, "the log ends before them, and this handle has read them"))
         self._seen = max(self._seen, head)
         return head if self._lost is None else max(head, self._lost.last)
 
     def _lose(self, end: Hole) -> None:
-        """Go on as after an opening that found the end of the log lost."""
+        """Continue as after an opening that found the end of the log lost."""
         if self._lost is None or self._lost.last < end.last:
             self._lost = end
             self._survey(end.reason)
 
     def _require_end(self) -> None:
-        """Refuse an answer that what is lost of the end of the log may contradict."""
+        """Refuse an answer that lost events at the end of the log may contradict."""
         if (lost := self._lost) is not None:
             raise errors.Damaged(first=lost.first, last=lost.last, reason=lost.reason)
 
@@ -333,14 +333,14 @@ class SqliteLog(Receiver):
     # --- health ----------------------------------------------------------------------------------------------------
 
     def _is_whole(self) -> bool:
-        """Whether every event is there that was not pruned: no position is lost, and no move is unfinished."""
+        """Whether no event is missing that was not pruned: no position is lost, and no transfer is unfinished."""
         return not any(hole.last for hole in self._holes) and self.announced() <= self.head()
 
     def holes(self) -> list[Hole]:
         return list(self._holes)
 
     def _survey(self, reason: str) -> None:
-        """Find out what is still whole, serve that, and append nothing more."""
+        """Find the damaged ranges. Everything else is served, and nothing more is appended."""
         with self._database.reading() as connection:
             self._holes = survey.holes_in(connection, reason=reason, end=self._lost)
         put_on_record(self.damage, list(map(problem_of, self._holes)))
@@ -349,16 +349,16 @@ class SqliteLog(Receiver):
         return []
 
     def check(self, progress: Callable[[int], None]) -> Iterator[Problem]:
-        self._database.readers.forget()  # what is verified is the file, and no pages of it that were read before
-        finding = self._opened.finding
-        if finding.damage is not None and finding.lost is None:  # what is lost is a hole
-            yield Problem("opening", finding.damage)
-        marked = mark.load(self._database.path)  # before the log: it never leads
+        self._database.readers.forget()  # verify the file, not pages of it that were read before
+        inspected = self._opened.inspected
+        if inspected.damage is not None and inspected.lost is None:  # what is lost is reported as a hole
+            yield Problem("opening", inspected.damage)
+        marked = mark.load(self._database.path)  # before the log, because the mark never leads
         with self._database.snapshot() as connection:
             for problem in inspection.check(connection, progress, marked):
                 if problem.what == inspection.MARK and marked is not None:
                     self._lose(Hole(problem.position, marked.head, problem.reason))
-                elif problem.what == inspection.DATABASE:  # what a search finds then need not be all there is
+                elif problem.what == inspection.DATABASE:  # a search then need not find everything
                     self._lose(Hole(0, 0, problem.reason))
                 yield problem
 
@@ -382,16 +382,16 @@ class SqliteLog(Receiver):
             self._closed = True
             self._changed.notify_all()
         if self._holder is not None:
-            with suppress(errors.TallyError):  # what cannot be given back is taken over once this process is gone
+            with suppress(errors.TallyError):  # others take the leases over when this process is gone
                 self._leave(self._holder)
             leases.retire(self._holder.owner)
-        self._tables.close()
+        self._projection_tables.close()
         self._database.close()
-        if self._opened.presence is not None:
-            self._opened.presence.leave(self._finish)
+        if self._opened.locks is not None:
+            self._opened.locks.leave(self._finish)
 
     def _finish(self) -> None:
-        """Note that the store was closed, if nothing is left to be brought home. Without it the next opening looks."""
-        writer, presence = self._database.writer, self._opened.presence
-        if writer is not None and writer.turn.failure is None and presence is not None:
-            presence.mark.finish_if_empty(self.store_id, self._database.path)
+        """Note that the store was closed, if the write-ahead log is empty. Otherwise the next opening inspects it."""
+        writer, locks = self._database.writer, self._opened.locks
+        if writer is not None and writer.turn.failure is None and locks is not None:
+            locks.mark.finish_if_empty(self.store_id, self._database.path)

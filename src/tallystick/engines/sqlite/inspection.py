@@ -1,4 +1,4 @@
-"""What `tally verify` checks of the tables themselves, and what `tally doctor` shows of the file."""
+"""What `tally verify` checks in the tables, and what `tally doctor` shows of the file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DATABASE, MARK = "database", "mark"
 def check(
     connection: sqlite3.Connection, progress: Callable[[int], None], marked: StoreMark | None = None
 ) -> Iterator[Problem]:
-    """Everything that is wrong with the database, its schema, and what its tables say of each other and the mark."""
+    """Everything that is wrong with the database and its schema, or that tables and mark contradict each other in."""
     parts = (_database, _schema, _heads, _orders, _scopes, _positions, _cuts, _erasures, _snapshots)
     for done, part in enumerate(parts):
         progress(done)
@@ -38,11 +38,11 @@ def check(
 
 
 def _marked(connection: sqlite3.Connection, marked: StoreMark) -> Iterator[Problem]:
-    """The log goes as far as was acknowledged."""
+    """The log has every position that was acknowledged."""
     store_id, _ = connection.execute(statements.named("identity")).fetchone()
     head = SqliteView(connection).head()
     if store_id == marked.store_id and head < marked.head:
-        yield Problem(MARK, f"positions {head + 1} to {marked.head} were acknowledged, and are not there", head + 1)
+        yield Problem(MARK, f"positions {head + 1} to {marked.head} were acknowledged, and are missing", head + 1)
 
 
 def _database(connection: sqlite3.Connection) -> Iterator[Problem]:
@@ -63,7 +63,7 @@ def _schema(connection: sqlite3.Connection) -> Iterator[Problem]:
 def _heads(connection: sqlite3.Connection) -> Iterator[Problem]:
     for stream, recorded, actual in connection.execute(statements.named("check_heads")):
         reason = f"its events end at seq {actual or 0}, its recorded end is {recorded}"
-        yield Problem("head", reason if actual != recorded else "its recorded link is another", 0, stream, recorded)
+        yield Problem("head", reason if actual != recorded else "its recorded link differs", 0, stream, recorded)
 
 
 def _orders(connection: sqlite3.Connection) -> Iterator[Problem]:
@@ -77,16 +77,16 @@ def _scopes(connection: sqlite3.Connection) -> Iterator[Problem]:
 
 
 def _positions(connection: sqlite3.Connection) -> Iterator[Problem]:
-    """Every position up to the counter has an event, or was pruned."""
+    """Every position up to the counter has an event, was pruned, or was skipped."""
     head = SqliteView(connection).head()
     events, pruned, cut, last, skipped = connection.execute(statements.named("count_positions")).fetchone()
     if last > head:
-        yield Problem("sequence", f"the last position is {last}, but the counter stands at {head}", last)
+        yield Problem("sequence", f"the last position is {last}, but the counter is at {head}", last)
     elif events + pruned + skipped != head:
-        reason = f"{head} positions were given, but {events} events are there and {pruned} were pruned"
+        reason = f"{head} positions were assigned, but there are {events} events and {pruned} were pruned"
         yield Problem("sequence", reason)
     if pruned != cut:
-        yield Problem("cut", f"{pruned} events are noted as pruned, but the cuts say {cut}")
+        yield Problem("cut", f"{pruned} events are recorded as pruned, but the cuts say {cut}")
 
 
 def _cuts(connection: sqlite3.Connection) -> Iterator[Problem]:
@@ -129,7 +129,7 @@ def facts(connection: sqlite3.Connection, path: str) -> dict[str, Any]:
 
 
 def _used_bytes(connection: sqlite3.Connection) -> int:
-    """What the tables take up, free pages left out, whether it is in the file yet or only in the write-ahead log."""
+    """The bytes of all pages but free ones, in the file or still in the write-ahead log."""
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     free = connection.execute("PRAGMA freelist_count").fetchone()[0]
     return int((pages - free) * connection.execute("PRAGMA page_size").fetchone()[0])

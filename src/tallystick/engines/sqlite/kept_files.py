@@ -1,7 +1,7 @@
-"""Files that are kept beside a store because nothing is thrown away: torn write-ahead logs, and damaged files.
+"""Files that are kept next to a store, because nothing is thrown away: torn write-ahead logs, and damaged files.
 
-An erased payload must not survive in them either. SQLite's pages cannot be searched for it once it is erased, so after
-an erasure they go whole, when the store is reclaimed.
+An erased payload must not survive in them either. SQLite's pages cannot be searched for it once it is erased, so
+reclaiming the store after an erasure removes these files.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import re
 from tallystick.engines.disk import Disk
 
 
-def torn(path: str, time_ns: int) -> str:
+def torn_log(path: str, time_ns: int) -> str:
     """Where a write-ahead log with a torn end is kept."""
     return f"{path}-wal.torn-{time_ns}"
 
 
-def damaged(path: str, time_ns: int) -> str:
-    """Where a damaged file is kept that was refilled."""
+def damaged_file(path: str, time_ns: int) -> str:
+    """Where a damaged file is kept after a refill."""
     return f"{path}.damaged-{time_ns}"
 
 
 def remove(path: str) -> tuple[list[str], list[str]]:
-    """Remove everything that is kept beside a store: the names that are gone, and those that could not be removed."""
+    """Remove every file that is kept next to a store. Returns the names removed, and those that could not be."""
     directory, disk = os.path.dirname(path), Disk()
     ours = re.compile(re.escape(os.path.basename(path)) + r"(-wal\.torn|\.damaged)-\d+")
     gone: list[str] = []

@@ -1,8 +1,8 @@
-"""Who has a store open for writing, by locks that end with their holder: with its process, on whichever host it ran.
+"""Who has a store open for writing: locks that end with the process that holds them, on any host.
 
-Each process that writes holds two shared flocks: of the database file, and of the mark beside it. A process that is
-alone can have the first one exclusively. The second one belongs to a name: where the database file is locked and the
-mark beside this name is not, another process has the store under another name, with another write-ahead log.
+Each process that writes holds two shared flocks: of the database file, and of the mark next to it. A process that
+is alone can have the first one exclusively. The second one belongs to a name: if the database file is locked and the
+mark next to this name is not, another process has the store open under another name, with another write-ahead log.
 
 A process opens a database file once, for all of its handles: closing any descriptor of it would drop the locks of every
 SQLite connection that the process has to that file. So the descriptor is closed when no other is left (`_may_close`).
@@ -49,8 +49,8 @@ _guard = threading.Lock()
 _files: dict[tuple[int, int], _File] = {}
 
 
-class Presence:
-    """A handle among those that have the store open. `alone`: nobody had it open for writing, here or elsewhere."""
+class OpenLocks:
+    """The locks of one handle. `alone`: no other handle, in any process, had the store open for writing."""
 
     def __init__(self, path: str, *, busy_ms: int) -> None:
         self._path = path
@@ -69,41 +69,41 @@ class Presence:
         return self._file.mark
 
     def enter(self) -> None:
-        """Come to write. While one process is opening a store that nobody has open, others wait until `settle`."""
+        """Take the locks of a writer. If nobody has the store open, others wait until `admit_others`."""
         self._begin_opening()
-        self.alone = self._file.writers == 0 and self._take()
+        self.alone = self._file.writers == 0 and self._take_lock()
         self._writes = True
         self._file.writers += 1
         if self._file.mark is None:
             self._open_mark()
 
-    def settle(self) -> None:
-        """The store was opened: others may come now."""
-        if self.alone:  # a lock is exchanged in two steps, and another process may come in between and look too
+    def admit_others(self) -> None:
+        """Let others open the store: this handle has opened it."""
+        if self.alone:  # a lock is exchanged in two steps, and another process may inspect the store in between
             self._deadline = time.monotonic() + self._busy_ms / 1000
             self._wait_for(lambda: _try(self._file.descriptor, "LOCK_SH"))
         self._end_opening()
 
-    def look(self) -> None:
-        """Find out whether anybody writes, and keep no lock: for a handle that only reads."""
-        with self.apart():
+    def check_for_writers(self) -> None:
+        """Find out whether any process writes, and keep no lock: for a handle that only reads."""
+        with self.while_no_writer():
             pass
 
     @contextmanager
-    def apart(self) -> Iterator[None]:
-        """Find out whether anybody writes; if nobody does, nobody comes to write until the end of the block."""
+    def while_no_writer(self) -> Iterator[None]:
+        """Find out whether any process writes. If none does, none starts until the end of the block."""
         self._deadline = time.monotonic() + self._busy_ms / 1000
         self._begin_opening()
         try:
-            self.alone = self._file.writers == 0 and self._take()
+            self.alone = self._file.writers == 0 and self._take_lock()
             yield
         finally:
             if self._file.writers == 0:
                 _unlock(self._file.descriptor)
             self._end_opening()
 
-    def leave(self, at_last: Callable[[], Any] = lambda: None) -> None:
-        """Go, also if `enter` failed, when all connections are closed. The last one to go calls `at_last`."""
+    def leave(self, on_last_exit: Callable[[], Any] = lambda: None) -> None:
+        """Give the locks back, also if `enter` failed. The last writer to go calls `on_last_exit`."""
         if os.getpid() != self._pid:
             return
         file = self._file
@@ -112,7 +112,7 @@ class Presence:
                 self._writes = False
                 file.writers -= 1
                 if file.writers == 0:
-                    _end(file, at_last)
+                    _end(file, on_last_exit)
         self._end_opening()
         _give_back(file)
 
@@ -127,9 +127,9 @@ class Presence:
             self._opens = False
             self._file.opening.release()
 
-    def _take(self) -> bool:
-        """Take the lock: True if it is exclusive, False if others write under the same name."""
-        strangers_since: float | None = None
+    def _take_lock(self) -> bool:
+        """Take the lock of the file: True if it is exclusive, False if others write under the same name."""
+        other_name_since: float | None = None
         descriptor = self._file.descriptor
         while True:
             if _try(descriptor, "LOCK_EX"):
@@ -138,13 +138,13 @@ class Presence:
                 if self._is_mark_locked():
                     return False
                 _unlock(descriptor)
-                strangers_since = strangers_since or time.monotonic()
-                if time.monotonic() - strangers_since > _OTHER_NAME_S:
+                other_name_since = other_name_since or time.monotonic()
+                if time.monotonic() - other_name_since > _OTHER_NAME_S:
                     raise _under_another_name(self._path)
             self._wait()
 
     def _is_mark_locked(self) -> bool:
-        """Whether anybody holds the mark beside this name."""
+        """Whether any process has the mark next to this name locked."""
         if WINDOWS:
             return True
         try:
@@ -178,7 +178,7 @@ class Presence:
 
 
 def _shared(path: str) -> _File:
-    """The file at a path, opened if this process does not have it open."""
+    """The file at a path. It is opened if this process does not have it open."""
     with _guard:
         status = os.stat(path)
         file = _files.get((status.st_dev, status.st_ino))
@@ -193,11 +193,11 @@ def _shared(path: str) -> _File:
         return file
 
 
-def _end(file: _File, at_last: Callable[[], Any]) -> None:
-    """Give up the locks of this process, the one of the name last."""
+def _end(file: _File, on_last_exit: Callable[[], Any]) -> None:
+    """Release the locks of this process, the one of the name last."""
     if file.mark is not None:
         if not WINDOWS and _try(file.descriptor, "LOCK_EX"):
-            at_last()
+            on_last_exit()
         file.mark.close()
         file.mark = None
     _unlock(file.descriptor)
@@ -217,11 +217,11 @@ def _give_back(file: _File) -> None:
 
 
 def _may_close(key: tuple[int, int], own: int) -> bool:
-    """Whether this process has no other descriptor of a file, and so no lock of SQLite's that closing would drop."""
+    """Whether this process has no other descriptor of a file, so that closing this one drops no lock of SQLite."""
     try:
         names = os.listdir(_DESCRIPTORS)
     except OSError:
-        return WINDOWS  # locks work otherwise there; elsewhere it stays open, which costs a descriptor
+        return WINDOWS  # locks work differently there; on other systems it stays open, which costs a descriptor
     for name in names:
         with suppress(OSError, ValueError):
             status = os.fstat(int(name))
@@ -231,7 +231,7 @@ def _may_close(key: tuple[int, int], own: int) -> bool:
 
 
 def _share(descriptor: int, shared: int) -> None:
-    """Let those use a file who may use another one, and its owner in any case."""
+    """Give a file the mode of another one, so that the same users may use it. Its owner always may."""
     mode = stat.S_IMODE(os.fstat(shared).st_mode) & 0o666 | 0o600
     if not WINDOWS and stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:
         with suppress(PermissionError):  # only the owner can
@@ -239,7 +239,7 @@ def _share(descriptor: int, shared: int) -> None:
 
 
 def _try(descriptor: int, how: str) -> bool:
-    """Take a lock if it is free. Where there are no such locks nobody is ever alone."""
+    """Take a lock if it is free. On a system without such locks no handle is ever alone."""
     if WINDOWS:
         return how == "LOCK_SH"
     try:
@@ -260,7 +260,7 @@ def _under_another_name(path: str) -> errors.StoreLocked:
 
 
 def _forget() -> None:
-    """In a forked child: the locks are the parent's, and must not outlive it here."""
+    """Close the files in a forked child: the locks belong to the parent, and must end with it."""
     global _guard
     _guard = threading.Lock()
     for file in _files.values():

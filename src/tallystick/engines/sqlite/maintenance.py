@@ -1,6 +1,6 @@
-"""Maintenance as rows: what the ledger let pass, each with the control fact of the same commit that names it.
+"""Writes maintenance that the ledger accepted as rows, each with the control fact of the same commit that names it.
 
-The triggers hold every cut and erasure against the fact at its `fact_position`. Erasures come before cuts, because one
+The triggers compare every cut and erasure with the fact at its `fact_position`. Erasures come before cuts, because one
 commit may do both to one event.
 """
 
@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from tallystick import errors
-from tallystick.engines.sqlite import authorizer, commands, statements
+from tallystick.engines.sqlite import authorizer, commands, snapshots, statements
 from tallystick.engines.tables.connection import connect
 from tallystick.engines.tables.views import OpenTransaction, SqliteViews
-from tallystick.event.model import Event, Row
+from tallystick.event.model import Event, InRow, Row
 from tallystick.store import facts
-from tallystick.store.leases import LEASED_KIND
 from tallystick.store.maintenance import Maintenance
-from tallystick.store.snapshots import Snapshot
 
-_RUN = LEASED_KIND + "/"
 F = TypeVar("F", bound=facts.Fact)
 
 
@@ -34,9 +31,8 @@ def connection_to(path: str, *, busy_ms: int) -> sqlite3.Connection:
 
 
 def maintain(connection: sqlite3.Connection, asked: Maintenance, rows: list[Row]) -> None:
-    """Apply what was asked, after the rows of its commit were written."""
-    snapshots = [_snapshot_values(snapshot) for snapshot in asked.snapshots]
-    connection.executemany(statements.named("insert_snapshot"), snapshots)
+    """Apply maintenance, after the rows of its commit were written."""
+    snapshots.insert(connection, asked.snapshots)
     _erase(connection, asked, rows)
     _prune(connection, asked, rows)
     connection.executemany(statements.named("drop_snapshot"), [(id_,) for id_ in asked.dropped_snapshots])
@@ -44,12 +40,6 @@ def maintain(connection: sqlite3.Connection, asked: Maintenance, rows: list[Row]
     views = SqliteViews(OpenTransaction(connection))
     for projection, key in asked.dropped_rows:
         views.drop(projection, [key])
-
-
-def replace_snapshot(connection: sqlite3.Connection, snapshot: Snapshot) -> None:
-    """Put a snapshot in the place of what is left of it."""
-    connection.execute(statements.named("drop_snapshot"), (snapshot.id,))
-    connection.execute(statements.named("insert_snapshot"), _snapshot_values(snapshot))
 
 
 def _erase(connection: sqlite3.Connection, asked: Maintenance, rows: list[Row]) -> None:
@@ -86,10 +76,5 @@ def _prune(connection: sqlite3.Connection, asked: Maintenance, rows: list[Row]) 
 def _facts(rows: list[Row], type_: str, kind: type[F]) -> Iterator[tuple[int, F]]:
     """The facts of one type in a commit, each with its position."""
     for row in rows:
-        if row[3] == type_:
-            yield row[0], facts.parse(Event(*row), kind)
-
-
-def _snapshot_values(snapshot: Snapshot) -> dict[str, Any]:
-    run_id = snapshot.stream.removeprefix(_RUN) if snapshot.stream.startswith(_RUN) else None
-    return msgspec.structs.asdict(snapshot) | {"run_id": run_id}
+        if row[InRow.type] == type_:
+            yield row[InRow.position], facts.parse(Event(*row), kind)

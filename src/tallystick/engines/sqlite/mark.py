@@ -1,14 +1,14 @@
-"""The mark: the highest position that was acknowledged, in a small file beside the store, `<file>.mark`.
+"""The mark: the highest position that was acknowledged, in a small file next to the store, `<file>.mark`.
 
     64 slots of 64 bytes: magic 4 "TMRK" | state u8, 1 open, 0 closed | store id 16 | head u64 | CRC-32 u32 | zeros
 
 SQLite cannot tell a write-ahead log that lost its end from one that never had more. So after each commit the process
-notes in the mark how far the log goes, before it acknowledges. The first process to open the store empties all slots
-and uses slot 0; one that joins uses another slot, so that no process takes back what another has noted. The highest
-head counts. The mark may lag, it never leads: it is written after the commit is on disk.
+notes in the mark how far the log goes, before it acknowledges. The first process to open the store clears all slots
+and uses slot 0. One that joins uses another slot, so that no process overwrites the note of another. The highest head
+counts. The mark may lag, but never leads: it is written after the commit is on disk.
 
-It is synced at opening, at closing and every thousand commits, and not at each commit, which would take twice the time.
-So after a kill it is exact. After a loss of power it knows what was committed some seconds before at the latest.
+It is synced at opening, at closing and every thousand commits. A sync at each commit would double the time. So after a
+kill it is exact. After a loss of power it lacks the commits of the last seconds at most.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def encode(mark: StoreMark) -> bytes:
 
 
 def decode(data: bytes) -> StoreMark | None:
-    """The valid slot with the highest head; None if there is none."""
+    """The valid slot with the highest head; None if no slot is valid."""
     valid = mark_slots.valid_slots(data, _decode_slot, slots=SLOTS, slot_bytes=SLOT_BYTES)
     return max(valid, key=lambda slot: slot.head, default=None)
 
@@ -65,7 +65,7 @@ def _decode_slot(data: bytes) -> StoreMark | None:
 
 
 def load(path: str) -> StoreMark | None:
-    """The mark of the store at `path`; None if there is none, or none that can be read."""
+    """The mark of the store at `path`; None if it is missing or cannot be read."""
     try:
         with open(path_of(path), "rb") as file:
             return decode(file.read(SLOTS * SLOT_BYTES))
@@ -84,7 +84,7 @@ class StoreMarkFile(MarkFile):
         self._count = 0
 
     def begin(self, store_id: bytes, head: int) -> None:
-        """Note, durably, that the store is open. For the first process that opens it, before its first commit."""
+        """Note durably that the store is open. Called by the first process that opens it, before its first commit."""
         self._slot = 0
         self._replace(StoreMark(store_id, head, True))
 
@@ -100,14 +100,14 @@ class StoreMarkFile(MarkFile):
                 self._file.sync()
 
     def finish(self, store_id: bytes, head: int) -> None:
-        """Note, durably, that the store was closed and the write-ahead log is empty."""
+        """Note durably that the store was closed and the write-ahead log is empty."""
         self._replace(StoreMark(store_id, head, False))
 
     def finish_if_empty(self, store_id: bytes, path: str) -> None:
         """The same, if the write-ahead log of the store at this path is empty."""
         with suppress(OSError):
             marked = load(path)
-            if marked is not None and wal.look(f"{path}-wal").bytes == 0:
+            if marked is not None and wal.inspect(f"{path}-wal").bytes == 0:
                 self.finish(store_id, marked.head)
 
     def _noted(self) -> int:

@@ -1,7 +1,7 @@
-"""What is left of a damaged log and what a donor gives for the rest, as one log: every event checked as it passes.
+"""The rest of a damaged log and the events of a donor, merged into one log. Every event is checked on the way.
 
-What is lost is what cannot be read, does not have its checksum, or is not there. Where two neighbours of a stream do
-not follow each other one of them was changed; then the donor is asked for both, and the chain decides.
+An event is lost if it cannot be read, does not match its checksum, or is missing. If two neighbours of a stream do not
+follow each other, one of them was changed: then the donor is asked for both, and the chain decides.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from tallystick.store.refill import Donor
 _CUTS_MAX = 1 << 62
 
 
-class Found(NamedTuple):
-    """An event, when it was recorded, and whether it is the donor's."""
+class MergedEvent(NamedTuple):
+    """An event, when it was recorded, and whether the donor gave it."""
 
     event: Event
     recorded: int
     is_given: bool
 
 
-class Merged:
-    """The log as it was. Making one looks through all that is left, and asks the donor for nothing yet."""
+class MergedLog:
+    """The log as it was. The constructor reads everything that is left, and does not ask the donor yet."""
 
     def __init__(
         self, connection: sqlite3.Connection, donor: Donor, *, url: str, progress: Callable[[int], None]
@@ -61,7 +61,7 @@ class Merged:
         self.heads: dict[str, Head] = {}
 
     def _suspicious(self) -> Iterator[int]:
-        """The positions of events that are whole by themselves and do not fit to what is beside them."""
+        """The positions of events that match their checksum but not their neighbours."""
         before: dict[str, Event] = {}
         for event, _, _ in self._left_between(self._lost):
             known = before.get(event.stream)
@@ -75,8 +75,8 @@ class Merged:
                 yield event.position
             before[event.stream] = event
 
-    def events(self) -> Iterator[Found]:
-        """Every event in order, checked; refused at the first that does not fit, or that nobody has."""
+    def events(self) -> Iterator[MergedEvent]:
+        """Every event in order, checked. Refuses at the first one that does not fit, or that is found nowhere."""
         heads = {name: Head(*cut) for name, cut in self._cuts.items()}
         for found in self._merged():
             checked = self._checked(found, heads.get(found.event.stream, NO_HEAD))
@@ -92,7 +92,7 @@ class Merged:
                 )
         self.heads = heads | self._ends
 
-    def _merged(self) -> Iterator[Found]:
+    def _merged(self) -> Iterator[MergedEvent]:
         at = 1
         for hole in self.wanted:
             yield from self._left(at, hole.first - 1)
@@ -100,20 +100,20 @@ class Merged:
             at = hole.last + 1
         yield from self._left(at, self.head)
 
-    def _left_between(self, holes: list[tuple[int, int]]) -> Iterator[Found]:
+    def _left_between(self, holes: list[tuple[int, int]]) -> Iterator[MergedEvent]:
         at = 1
         for first, last in holes:
             yield from self._left(at, first - 1)
             at = last + 1
         yield from self._left(at, self.head)
 
-    def _left(self, first: int, last: int) -> Iterator[Found]:
+    def _left(self, first: int, last: int) -> Iterator[MergedEvent]:
         for *row, recorded in self._connection.execute(statements.named("left_events"), (first, last)):
-            yield Found(event_of(row), recorded, is_given=False)
+            yield MergedEvent(event_of(row), recorded, is_given=False)
         self._progress(last)
 
-    def _given(self, first: int, last: int) -> Iterator[Found]:
-        """A range from the donor; what it does not have must be here after all, or not have to be."""
+    def _given(self, first: int, last: int) -> Iterator[MergedEvent]:
+        """A range from the donor. An event that it does not have must be here after all, or be pruned."""
         pruned = survey.pruned_between(self._connection, first, last)
         at = first
         for event in self._donor.events(first, last):
@@ -124,36 +124,37 @@ class Merged:
             if event.position not in pruned:
                 log = self._donor.log
                 recorded = log.recorded_at(event.position) if log is not None else None
-                yield Found(event, event.time if recorded is None else recorded, is_given=True)
+                yield MergedEvent(event, event.time if recorded is None else recorded, is_given=True)
         yield from self._own(at, last, pruned)
 
-    def _own(self, first: int, last: int, pruned: set[int]) -> Iterator[Found]:
+    def _own(self, first: int, last: int, pruned: set[int]) -> Iterator[MergedEvent]:
         for position in range(first, last + 1):
             if position in self._suspects:
                 yield from self._left(position, position)
             elif position not in pruned:
                 raise self.refused(f"it does not hold positions {position} to {last}")
 
-    def _checked(self, found: Found, before: Head) -> Found:
+    def _checked(self, found: MergedEvent, before: Head) -> MergedEvent:
         event = found.event
         whose = "its event" if found.is_given else "what is left"
         if found.is_given and event.stream not in self._ends:
             raise self.refused(f"{whose} at position {event.position} is of {event.stream}, which this store never had")
-        if found.is_given and not self._is_copy and (stood := self._stood_at(event)) not in (None, event.position):
-            raise self.refused(f"{whose} at position {event.position} stood at position {stood} here")
+        known = self._known_position(event) if found.is_given and not self._is_copy else None
+        if known not in (None, event.position):
+            raise self.refused(f"{whose} at position {event.position} was at position {known} here")
         if event.seq != before.seq + 1 or chain.link(event, before.link) != event.link:
             reason = f"{whose} at position {event.position} does not follow from the event of its stream before it"
             raise self.refused(reason)
         if event.position in self._erased:
             return found._replace(event=msgspec.structs.replace(event, payload=None))
         if event.payload is None:
-            raise self.refused(f"{whose} at position {event.position} is erased, and no erasure is noted here")
+            raise self.refused(f"{whose} at position {event.position} is erased, and no erasure is recorded here")
         if chain.checksum(event.payload) != event.checksum:
             raise self.refused(f"{whose} at position {event.position} does not have its checksum")
         return found
 
-    def _stood_at(self, event: Event) -> int | None:
-        """Where an event was, if that can still be read: the index over streams may be whole where its row is not.
+    def _known_position(self, event: Event) -> int | None:
+        """Where an event was, if that can still be read: the index over streams may be intact where the row is not.
 
         No link covers a position, so another store may have the same streams in another order.
         """
@@ -166,5 +167,5 @@ class Merged:
         return row[0] if row else None
 
     def refused(self, reason: str) -> errors.RefillRefused:
-        """Why nothing is changed."""
+        """The error that says why nothing is changed."""
         return errors.RefillRefused(url=self._url, source=self._donor.name, reason=reason)

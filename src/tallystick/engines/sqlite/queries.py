@@ -1,16 +1,22 @@
-"""A selection as SQL: every condition is judged by SQLite, and every value is bound.
+"""Selections and summaries as SQL. Every value is bound.
 
-Conditions that an index answers in order of position stand bare. The others carry a `+`, which keeps SQLite from
-using an index that would make it collect and sort all that is selected for each page.
+A condition that an index answers in order of position is written as it is. The others have a `+`, which keeps SQLite
+from using an index: it would have to collect and sort the whole selection for each page.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import sqlite3
 from typing import Any
 
 from tallystick.engines.sqlite import statements
-from tallystick.store.selection import Selection
+from tallystick.engines.sqlite.view import SqliteView
+from tallystick.store import summary_sql
+from tallystick.store.maintenance import require_positions
+from tallystick.store.selection import EVERYTHING, Selection
+from tallystick.store.views import BY_PAYLOAD
 
 _PLACE = "/* and it is selected */"
 _CONDITIONS = {
@@ -24,6 +30,21 @@ _CONDITIONS = {
     "time_from": "time >= :time_from",
     "time_until": "time < :time_until",
 }
+_PAYLOAD = "CAST(payload AS TEXT)"
+_EXTRACTING = summary_sql.Extracting(
+    path=lambda steps: "$." + ".".join(steps),
+    json=f"NULLIF({_PAYLOAD} -> '{{p}}', 'null')",
+    string=f"{_PAYLOAD} ->> '{{p}}'",
+    kind="substr(stream, 1, instr(stream, '/') - 1)",
+    is_text="substr({t}, 1, 1) = '\"'",
+    has_only="{t} NOT GLOB '*[^{characters}]*'",
+    find="instr({t}, '.')",
+)
+_COLLECTING = summary_sql.Collecting(
+    latest="printf('%020d', position) || {0}",
+    distinct="json_group_array(DISTINCT {0}) FILTER (WHERE {0} IS NOT NULL)",
+    ranked="json_group_array({0}) FILTER (WHERE {top} AND {0} IS NOT NULL)",
+)
 
 
 def page_query(selection: Selection, *, first: int, until: int, limit: int) -> tuple[str, dict[str, Any]]:
@@ -52,3 +73,16 @@ def _values(selection: Selection) -> dict[str, Any]:
     if selection.time_until is not None:
         values["time_until"] = selection.time_until
     return values
+
+
+def summed(connection: sqlite3.Connection, asked: summary_sql.Asked, *, until: int) -> list[tuple[Any, ...]]:
+    """The rows of a summary, as of the transaction of the connection.
+
+    Each payload is compared with its checksum; links are not checked.
+    """
+    require_positions(EVERYTHING, {}, SqliteView(connection).floor(), after=0)
+    connection.create_function("sha256", 1, lambda payload: hashlib.sha256(payload).digest(), deterministic=True)
+    query = summary_sql.filled(statements.named("summarise"), asked, _EXTRACTING, _COLLECTING)
+    is_kept = not asked.key.startswith(BY_PAYLOAD)  # an erased event has no key there
+    values = {"until": until, "types": json.dumps(asked.types), "erased": is_kept}
+    return connection.execute(query, values).fetchall()

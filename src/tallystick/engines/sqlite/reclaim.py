@@ -1,11 +1,11 @@
-"""Room given back to the disk, and the last traces of what was erased.
+"""Reclaims disk space, and removes the last traces of erased payloads.
 
-What maintenance deletes is overwritten with zeros where it stood, and the write-ahead log that still held it is cut to
-nothing. One thing is left: where SQLite moved rows from page to page before, an old copy may lie in an unused part of a
-page. So after an erasure the file is rewritten whole (VACUUM), once, and `sweeps` notes up to where that was done. What
-was kept aside of the store before (`kept.py`) is removed with that.
+Maintenance overwrites what it deletes with zeros, and truncates the write-ahead log that still had it. One trace can be
+left: if SQLite moved rows between pages earlier, an old copy may be in an unused part of a page. So the whole file is
+rewritten once after an erasure (VACUUM), and `sweeps` records up to which erasure that was done. Files that were kept
+next to the store earlier (`kept_files.py`) are removed with it.
 
-A reader that holds an old state keeps the write-ahead log; then the work is done when `reclaim` runs again.
+A reader of an old snapshot keeps the write-ahead log. Then the next `reclaim` does the rest.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tallystick.store.maintenance import Maintenance, Reclaimed
 
 AFTER_COMMIT_MS = 250  # how long an erasure waits for readers before it leaves the rest to `reclaim`
 FREE_PAGES_MIN = 256
-_FREE_PART = 4  # rewritten when one page in so many is free
+_FREE_PART = 4  # the file is rewritten when one page in four is free
 
 
-class Reclaiming:
-    """`erased_in_wal` says that a reader keeps what this handle erased in the write-ahead log."""
+class SqliteReclaimer:
+    """Reclaims for one handle. `erased_in_wal`: a reader keeps erased payloads in the write-ahead log."""
 
     def __init__(self, database: Database, *, clock: Callable[[], int]) -> None:
         self._database = database
@@ -37,17 +37,17 @@ class Reclaiming:
         self.erased_in_wal = False
 
     def after_commit(self, done: Maintenance | None) -> None:
-        """Take what was erased out of the write-ahead log, if no reader is in the way."""
+        """Remove erased payloads from the write-ahead log, if no reader is in the way."""
         if done is None or not done.erasures:
             return
         self.erased_in_wal = True
-        with suppress(errors.TallyError):  # the commit is durable all the same; a failed disk shows at the next one
+        with suppress(errors.TallyError):  # the commit is durable anyway; the next one reports a failed disk
             maintainer = self._database.maintainer()
-            with maintainer.exclusively("bringing an erasure home") as connection:
+            with maintainer.exclusively("checkpointing an erasure") as connection:
                 self.erased_in_wal = not maintainer.empty_wal(connection, wait_ms=AFTER_COMMIT_MS)
 
     def reclaim(self, progress: Callable[[int], None]) -> Reclaimed:
-        """Rewrite the file if something was erased or much of it is free, and bring the write-ahead log home."""
+        """Rewrite the file if something was erased or much of it is free, and checkpoint the write-ahead log."""
         database = self._database
         assert database.writer is not None
         before = _size_of(database.path)
@@ -78,7 +78,7 @@ class Reclaiming:
         self.erased_in_wal = False
         if erased:
             gone, stuck = kept_files.remove(self._database.path)
-            done += [f"removed {name}: it was kept aside, and may hold what was erased" for name in gone]
+            done += [f"removed {name}: it was set aside, and may hold what was erased" for name in gone]
             if stuck:
                 done.append(f"could not remove {', '.join(stuck)}, which may hold what was erased: run reclaim again")
                 return done
@@ -94,7 +94,7 @@ def _much_is_free(connection: sqlite3.Connection) -> bool:
 
 
 def _require_room(connection: sqlite3.Connection, path: str) -> None:
-    """A rewrite puts every page in use into the write-ahead log before it goes home."""
+    """Refuse without enough disk space: a rewrite puts every page in use into the write-ahead log first."""
     pages, free, page_bytes = connection.execute(statements.named("count_pages")).fetchone()
     needed = (pages - free) * page_bytes
     if shutil.disk_usage(os.path.dirname(path)).free < needed:

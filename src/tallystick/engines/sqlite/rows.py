@@ -1,4 +1,4 @@
-"""Rows as values, if every column is of its kind: a damaged page gives rows of anything."""
+"""Turns rows into values after checking the type of every column: a row of a damaged page may hold anything."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def event_of(row: Sequence[Any]) -> Event:
 
 
 def structs_of(struct: type[T], rows: Iterable[Sequence[Any]]) -> list[T]:
-    """Rows whose columns are the fields of a struct, in their order."""
+    """Values of rows whose columns are the fields of a struct, in their order."""
     found, kinds = list(rows), _kinds_of(struct)
     columns: Iterable[tuple[Any, ...]] = zip(*found, strict=True)
     if not all(kind.issuperset(map(type, column)) for kind, column in zip(kinds, columns, strict=False)):
@@ -44,7 +44,7 @@ def structs_of(struct: type[T], rows: Iterable[Sequence[Any]]) -> list[T]:
 
 
 def struct_of(struct: type[T], row: Sequence[Any]) -> T:
-    """One row whose columns are the fields of a struct, in their order."""
+    """The value of one such row."""
     if all(type(value) in kind for value, kind in zip(row, _kinds_of(struct), strict=False)):
         return struct(**dict(zip(struct.__struct_fields__, row, strict=False)))
     position = row[0] if struct is Event and type(row[0]) is int else 0

@@ -1,4 +1,4 @@
-"""The tables that runs fill: `runs`, `sessions`, `nodes`, `jobs`, `job_attempts`. Rows come from the runs' events."""
+"""The tables `runs`, `sessions`, `nodes`, `jobs` and `job_attempts`, filled from the events of runs."""
 
 from __future__ import annotations
 

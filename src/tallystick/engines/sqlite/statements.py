@@ -1,4 +1,4 @@
-"""The SQL of this engine, one statement a file in `sql/`, named by what it does."""
+"""The SQL of this engine: one statement per file in `sql/`, named by what it does."""
 
 from __future__ import annotations
 

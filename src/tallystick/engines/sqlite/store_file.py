@@ -1,7 +1,7 @@
-"""The file of a store: whether it is ours, made if it may be, brought to the current format, and looked over.
+"""The file of a store: recognised or created, migrated to the current format, and inspected.
 
-`application_id` is written before anything else, and before the write-ahead log exists: so it stands in the main file
-from the first byte on, and a file can be recognised without locking, replaying or changing it.
+`application_id` is written before anything else, and before the write-ahead log exists. So it is always in the main
+file, and a store can be recognised without locking, replaying or changing it.
 """
 
 from __future__ import annotations
@@ -17,33 +17,40 @@ import msgspec
 from tallystick import errors
 from tallystick.engines.mounts import is_file_mount
 from tallystick.engines.sqlite import authorizer, mark, migrations, statements, survey
-from tallystick.engines.sqlite.locks import Presence
-from tallystick.engines.sqlite.opening_inspection import READING, Finding, is_marked, keep_aside, look, require_unmarked
+from tallystick.engines.sqlite.locks import OpenLocks
+from tallystick.engines.sqlite.opening_inspection import (
+    READING,
+    OpeningInspection,
+    inspect,
+    is_marked,
+    keep_torn_log,
+    require_unmarked,
+)
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables import translate
 from tallystick.engines.tables.connection import connect, create_file, enter_wal
 from tallystick.store.page import Hole
 
 APPLICATION_ID = 0x54414C59  # "TALY"
-_FOR_ITSELF = "PRAGMA locking_mode = EXCLUSIVE"
-_PAGE_BYTES_MIN = 512  # SQLite takes anything shorter for an empty database
+_EXCLUSIVE = "PRAGMA locking_mode = EXCLUSIVE"
+_PAGE_BYTES_MIN = 512  # SQLite treats a shorter file as an empty database
 SQLITE_NEEDED = (3, 37, 0)  # STRICT tables
 
 
-class Opened(msgspec.Struct):
-    """A store that was opened. Without a writer it can only be read; the finding says if that is for damage."""
+class OpenedStore(msgspec.Struct):
+    """A store that was opened. Without a writer it can only be read; `inspected` says whether that is for damage."""
 
     path: str
     writer: sqlite3.Connection | None
     store_id: bytes
     profile: str
-    finding: Finding
+    inspected: OpeningInspection
     recovered: tuple[str, ...]
-    presence: Presence | None = None
+    locks: OpenLocks | None = None
 
 
-class Opening:
-    """How a place is to be opened."""
+class StoreFile:
+    """The file at a place, and the options to open it with."""
 
     def __init__(self, place: str, *, profile: str | None, clock: Callable[[], int], busy_ms: int) -> None:
         self.url = f"sqlite:{place}"
@@ -54,95 +61,95 @@ class Opening:
         self._recovered: list[str] = []
         self._is_new = False
 
-    def for_reading(self) -> Opened:
-        """Open what is there; nothing is made, migrated or repaired."""
+    def open_reading(self) -> OpenedStore:
+        """Open an existing store; nothing is created, migrated or repaired."""
         with self._translated():
             self._require_ours(create=False)
-            presence = Presence(self.path, busy_ms=self._busy_ms)
+            locks = OpenLocks(self.path, busy_ms=self._busy_ms)
             try:
-                return self._opened_for_reading(self._looked(presence))
+                return self._connect_reading(self._inspect_with_others(locks))
             finally:
-                presence.leave()
+                locks.leave()
 
-    def _looked(self, presence: Presence) -> Finding:
-        """Look for a reader, which holds nobody up: what it sees of a writer that came and went is not damage.
+    def _inspect_with_others(self, locks: OpenLocks) -> OpeningInspection:
+        """Inspect for a reader, without holding up writers. A writer that came and went may look like damage.
 
-        So damage counts only if it is found again while nobody can come.
+        So damage counts only if it is found again while no writer can come.
         """
-        presence.look()
-        if not presence.alone:
-            return Finding()
+        locks.check_for_writers()
+        if not locks.alone:
+            return OpeningInspection()
         with suppress(errors.Damaged, sqlite3.DatabaseError):
-            finding = look(self.path, busy_ms=self._busy_ms)
-            if finding.damage is None:
-                return finding
-        with presence.apart():
-            return look(self.path, busy_ms=self._busy_ms) if presence.alone else Finding()
+            inspected = inspect(self.path, busy_ms=self._busy_ms)
+            if inspected.damage is None:
+                return inspected
+        with locks.while_no_writer():
+            return inspect(self.path, busy_ms=self._busy_ms) if locks.alone else OpeningInspection()
 
-    def for_writing(self, *, create: bool) -> Opened:
-        """Open, make or migrate; a damaged store comes back without a writer, and nothing of it was touched."""
+    def open_writing(self, *, create: bool) -> OpenedStore:
+        """Open, create or migrate a store. A damaged one is returned without a writer, and unchanged."""
         with self._translated():
             self._require_ours(create=create)
-            presence = Presence(self.path, busy_ms=self._busy_ms)
+            locks = OpenLocks(self.path, busy_ms=self._busy_ms)
             try:
-                presence.enter()
-                finding = look(self.path, busy_ms=self._busy_ms) if presence.alone else Finding()
-                if finding.damage is None:
-                    return self._opened_for_writing(finding, presence)
+                locks.enter()
+                inspected = inspect(self.path, busy_ms=self._busy_ms) if locks.alone else OpeningInspection()
+                if inspected.damage is None:
+                    return self._connect_writing(inspected, locks)
             except BaseException:
-                presence.leave()
+                locks.leave()
                 raise
-            presence.leave()
-            return self._opened_for_reading(finding)
+            locks.leave()
+            return self._connect_reading(inspected)
 
-    def _opened_for_reading(self, finding: Finding) -> Opened:
-        with closing(connect(self.path, mode=finding.mode, busy_ms=self._busy_ms)) as connection:
+    def _connect_reading(self, inspected: OpeningInspection) -> OpenedStore:
+        with closing(connect(self.path, mode=inspected.mode, busy_ms=self._busy_ms)) as connection:
             found = self._version(connection)
-            if found < migrations.latest() and finding.damage is not None:
-                raise _not_migrated(found, finding.damage, finding.lost)
+            if found < migrations.latest() and inspected.damage is not None:
+                raise _not_migrated(found, inspected.damage, inspected.lost)
             self.require_current(connection)
-            return self._opened(connection, finding)
+            return self._opened(connection, inspected)
 
-    def _opened_for_writing(self, finding: Finding, presence: Presence) -> Opened:
-        if finding.left.is_torn:
-            self._recovered.append(keep_aside(self.path, finding.left, time_ns=self._clock()))
-        self._require_nobody_older()
+    def _connect_writing(self, inspected: OpeningInspection, locks: OpenLocks) -> OpenedStore:
+        if inspected.log.is_torn:
+            self._recovered.append(keep_torn_log(self.path, inspected.log, time_ns=self._clock()))
+        self._require_no_older_process()
         connection = connect(self.path, mode="rw", busy_ms=self._busy_ms)
         try:
-            self._set_up(connection, presence)
-            if presence.alone:
-                self._begin(connection, finding, presence)
+            self._set_up(connection, locks)
+            if locks.alone:
+                self._begin(connection, inspected, locks)
             authorizer.allow_appends(connection)
-            presence.settle()
-            opened = self._opened(connection, finding)
-            opened.writer, opened.presence = connection, presence
+            locks.admit_others()
+            opened = self._opened(connection, inspected)
+            opened.writer, opened.locks = connection, locks
             return opened
         except BaseException:
             connection.close()
             raise
 
-    def _require_nobody_older(self) -> None:
-        """Refuse to upgrade a store that anybody has open: older versions do not have all of our locks.
+    def _require_no_older_process(self) -> None:
+        """Refuse to upgrade a store that any process has open: older versions do not have all of our locks.
 
-        SQLite lets a connection have a file for itself only if no other one is open to it, in any process.
+        SQLite gives a connection exclusive use of a file only if no other connection is open to it, in any process.
         """
         with closing(connect(self.path, mode=READING, busy_ms=self._busy_ms)) as connection:
             if not 0 < migrations.version_of(connection) < migrations.latest():
                 return
-        with closing(connect(self.path, mode="rw", busy_ms=self._busy_ms, settings=(_FOR_ITSELF,))) as connection:
+        with closing(connect(self.path, mode="rw", busy_ms=self._busy_ms, settings=(_EXCLUSIVE,))) as connection:
             try:
                 migrations.version_of(connection)
             except sqlite3.OperationalError as problem:
                 if not translate.is_busy(problem):
                     raise
-                owner = "a process of an older version, or by one that reads it, and it has to be upgraded"
+                owner = "a process of an older version, or one that reads it, and it has to be upgraded"
                 raise errors.StoreLocked(path=self.path, owner=owner) from problem
 
-    def _begin(self, connection: sqlite3.Connection, finding: Finding, presence: Presence) -> None:
-        """Begin where nobody else has the store open: what others held is free, and the mark says so."""
-        if finding.is_unclean or self._is_new:
-            self._bring_home(connection)  # of a new store too: without its write-ahead log it is known by its identity
-        presence.mark.begin(survey.identity(connection)[0], SqliteView(connection).head())
+    def _begin(self, connection: sqlite3.Connection, inspected: OpeningInspection, locks: OpenLocks) -> None:
+        """Take over a store that nobody else has open: free what others held, and note in the mark that it is open."""
+        if inspected.is_unclean or self._is_new:
+            self._checkpoint(connection)  # for a new store too: its identity must be in the file
+        locks.mark.begin(survey.identity(connection)[0], SqliteView(connection).head())
         if connection.execute(statements.named("any_holder")).fetchone()[0]:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(statements.named("forget_writers"))
@@ -156,7 +163,7 @@ class Opening:
             raise errors.OlderFormat(path=self.path, found=found, known=migrations.latest())
 
     def require_ours(self) -> None:
-        """Refuse what is no store."""
+        """Refuse a file that is not a store."""
         with self._translated():
             self._require_ours(create=False)
 
@@ -173,7 +180,7 @@ class Opening:
             reason = f"the file has {status.st_nlink} names (hard links), each with a write-ahead log of its own"
             raise errors.UnknownUrl(url=self.url, reason=f"{reason}: remove the others, or copy the file")
         if status is not None and is_file_mount(self.path):
-            reason = "the file alone is mounted here, so that its write-ahead log would be seen under this name only"
+            reason = "only the file is mounted here, so that its write-ahead log would be visible under this name only"
             raise errors.UnknownUrl(url=self.url, reason=f"{reason}: mount its directory")
         if status is None or status.st_size == 0:
             require_unmarked(self.path, mark.load(self.path))
@@ -188,10 +195,10 @@ class Opening:
             raise errors.UnknownUrl(url=self.url, reason=f"it is a database of another program ({found:#x})")
 
     def _application_id(self) -> int | None:
-        """Whose database it is, asked without a lock or a file beside it, for it may not be ours.
+        """Which program the database belongs to, read without a lock and without creating a file next to it.
 
-        The main file alone may be a mixture of old and new pages, while its write-ahead log is brought home or when the
-        process that did it was killed: only its header is asked, and not believed in how many pages there are.
+        The main file may be a mixture of old and new pages, while a process checkpoints its write-ahead log or after it
+        was killed in between. So only the header is read, and its number of pages is not trusted.
         """
         connection = connect(self.path, mode="ro&immutable=1", settings=("PRAGMA writable_schema = ON",))
         try:
@@ -203,7 +210,7 @@ class Opening:
         finally:
             connection.close()
 
-    def _set_up(self, connection: sqlite3.Connection, presence: Presence) -> None:
+    def _set_up(self, connection: sqlite3.Connection, locks: OpenLocks) -> None:
         found = self._version(connection, new=True)
         self._is_new = found == 0
         if self._is_new:
@@ -215,32 +222,32 @@ class Opening:
                 damage = "its tables, indexes, triggers or views are not those of that format"
             if damage is not None:
                 raise _not_migrated(found, damage)
-        if found < migrations.latest() and presence.alone:
-            self._mark_open(connection, presence)
+        if found < migrations.latest() and locks.alone:
+            self._mark_open(connection, locks)
         taken = migrations.migrate(connection, profile=self._profile, clock=self._clock)
         if found and taken:
             self._recovered.append(f"migrated from format {found} to {taken[-1].number}")
 
-    def _mark_open(self, connection: sqlite3.Connection, presence: Presence) -> None:
-        """Note in a mark that there is that the store is open, before a migration writes to its write-ahead log."""
+    def _mark_open(self, connection: sqlite3.Connection, locks: OpenLocks) -> None:
+        """If there is a mark, note in it that the store is open, before a migration writes to its write-ahead log."""
         marked = mark.load(self.path)
         if marked is not None and is_marked(connection, marked):
-            presence.mark.begin(marked.store_id, marked.head)
+            locks.mark.begin(marked.store_id, marked.head)
 
     def _version(self, connection: sqlite3.Connection, *, new: bool = False) -> int:
         found = migrations.version_of(connection)
         if found == 0 and not new:
-            raise errors.StoreNotFound(url=self.url)  # its making was interrupted: there is no event in it
+            raise errors.StoreNotFound(url=self.url)  # creating it was interrupted: it has no event
         migrations.require_known(found, path=self.path)
         return found
 
-    def _opened(self, connection: sqlite3.Connection, finding: Finding) -> Opened:
+    def _opened(self, connection: sqlite3.Connection, inspected: OpeningInspection) -> OpenedStore:
         store_id, profile = survey.identity(connection)
-        return Opened(self.path, None, store_id, profile, finding, (*finding.recovered, *self._recovered))
+        return OpenedStore(self.path, None, store_id, profile, inspected, (*inspected.recovered, *self._recovered))
 
-    def _bring_home(self, writer: sqlite3.Connection) -> None:
-        """Copy what was replayed into the main file and sync it: a commit may have been written and not yet synced."""
-        with suppress(sqlite3.OperationalError):  # another handle came and reads; then it is brought home later
+    def _checkpoint(self, writer: sqlite3.Connection) -> None:
+        """Checkpoint the replayed log into the main file and sync it: a commit may be written but not synced yet."""
+        with suppress(sqlite3.OperationalError):  # another handle reads; then it is checkpointed later
             writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @contextmanager
@@ -257,5 +264,5 @@ class Opening:
 
 def _not_migrated(found: int, damage: str, lost: Hole | None = None) -> errors.Damaged:
     first, last = (lost.first, lost.last) if lost is not None else (0, 0)
-    todo = "put a whole copy in its place, or remove what does not belong to it"
+    todo = "replace it with a complete copy, or remove what does not belong to it"
     return errors.Damaged(first=first, last=last, reason=f"not migrated from format {found}: {damage}; {todo}")

@@ -1,6 +1,6 @@
-"""What is still whole: asked when a writer did not close, and when a page turns out to be damaged.
+"""Which parts of a file are damaged: asked when a writer did not close, and when a page turns out to be damaged.
 
-SQLite has no checksums of its own, so its quick_check is joined by ours: payload checksums and chain links.
+SQLite has no checksums of its own, so its quick_check is followed by ours: payload checksums and chain links.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KINDS = ("trigger", "table", "index", "view")
 
 
 def damage_in(connection: sqlite3.Connection, *, newest: bool = True) -> str | None:
-    """The first thing that is wrong with the database, or with its newest events; None if all is well."""
+    """The first thing that is wrong with the database or its newest events; None if nothing is."""
     try:
         answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if answer != "ok":
@@ -38,13 +38,14 @@ def damage_in(connection: sqlite3.Connection, *, newest: bool = True) -> str | N
 def identity(connection: sqlite3.Connection) -> tuple[bytes, str]:
     """The id and the profile of the store."""
     row = connection.execute(statements.named("identity")).fetchone()
-    if row is None or (type(row[0]), type(row[1])) != (bytes, str) or len(row[0]) != 16:
+    store_id, profile = row or (b"", "")
+    if (type(store_id), type(profile)) != (bytes, str) or len(store_id) != 16:
         raise errors.Damaged(first=0, last=0, reason="the row with the identity of the store is not what was written")
-    return row[0], row[1]
+    return store_id, profile
 
 
-def unsound(connection: sqlite3.Connection) -> str | None:
-    """What is wrong at first sight: asked at every opening, and therefore cheap."""
+def quick_damage_in(connection: sqlite3.Connection) -> str | None:
+    """What is wrong with the schema or the counter of positions. Cheap, because every opening asks."""
     for kind in _KINDS:
         found = schema.definitions(connection, kind)
         for name, what in schema.differences(found, migrations.expected_schema(kind)):
@@ -74,10 +75,10 @@ def _damage_at_the_end(connection: sqlite3.Connection) -> str | None:
 
 
 def holes_in(connection: sqlite3.Connection, *, reason: str, end: Hole | None = None) -> list[Hole]:
-    """The ranges that cannot be read back as they were written; `end` is one that is known, after the last position.
+    """The ranges that cannot be read as they were written; `end` is a known one, after the last position.
 
-    A position is missing because it was pruned, or it was lost and counts as a hole. When every event is whole (an
-    index is damaged, say), there is one hole at 0: nothing to step over, but no appending.
+    A position that is missing and was not pruned is in a hole. If all events are undamaged (and, for example, an index
+    is not), there is one hole at 0: readers have nothing to step over, but appends are refused.
     """
     known, head = _known_head(connection)
     lost = [(known + 1, head)] if known < head else []
@@ -101,7 +102,7 @@ def holes_in(connection: sqlite3.Connection, *, reason: str, end: Hole | None = 
 
 
 def require_all(connection: sqlite3.Connection, *, first: int, last: int, count: int) -> None:
-    """Refuse a range in which an event is missing that was not pruned: somebody deleted it past this program."""
+    """Refuse a range in which an event is missing that was not pruned: another program deleted it."""
     (pruned,) = connection.execute(statements.named("count_pruned"), (first, last)).fetchone()
     missing = last - first + 1 - count - pruned
     if missing > 0:
@@ -115,9 +116,9 @@ def _windows(head: int) -> Iterator[tuple[int, int]]:
 
 
 def _known_head(connection: sqlite3.Connection) -> tuple[int, int]:
-    """The last position that an event has or had, and the last one that was given.
+    """The last position that an event has or had, and the last one that was assigned.
 
-    They differ only where something is lost; the counter alone may be anything, and too far to be counted up to.
+    They differ only if something is lost. A damaged counter may have any value, too high to count up to.
     """
     try:
         head = SqliteView(connection).head()
@@ -151,7 +152,7 @@ def pruned_between(connection: sqlite3.Connection, first: int, last: int) -> set
 
 
 def _known_pruned_between(connection: sqlite3.Connection, first: int, last: int) -> set[int]:
-    """The same; none if that cannot be read: what is missing then counts as lost."""
+    """The same; empty if that cannot be read: then every missing position counts as lost."""
     try:
         return pruned_between(connection, first, last)
     except sqlite3.DatabaseError as problem:
@@ -161,7 +162,7 @@ def _known_pruned_between(connection: sqlite3.Connection, first: int, last: int)
 
 
 def joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same positions as few ranges in order."""
+    """The same positions as the fewest ranges, in order."""
     joined: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if joined and first <= joined[-1][1] + 1:

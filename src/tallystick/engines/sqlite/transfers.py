@@ -1,7 +1,7 @@
-"""A part of another store's log as rows: what `transfer.judge` let pass.
+"""Writes a part of another store's log as rows, after `transfer.judge` accepted it.
 
-A cut that a stream begins with, or an erasure, is noted before the event is there that names it: the row says at which
-position that event will stand, and `check_cuts` and `check_erasures` look there.
+A cut that a stream begins with, or an erasure, is recorded before the control fact that names it arrives. The row has
+the position at which the fact will be, and `check_cuts` and `check_erasures` look for it there.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _PRUNED_PAGE = 10_000
 
 
-class Receiver:
-    """The part of a SQLite log that takes over what another store holds. A base of `SqliteLog`."""
+class SqliteReceiver:
+    """The part of a SQLite log that receives the log of another store. A base of `SqliteLog`."""
 
     def receive(self, part: Transfer) -> None:
         log = cast("SqliteLog", self)
@@ -43,7 +43,7 @@ class Receiver:
         with cast("SqliteLog", self)._database.reading() as connection:
             (last,) = connection.execute(statements.named("announced")).fetchone()
             if type(last) is not int:
-                reason = f"the control fact of a cut or an erasure stands at position {last!r}"
+                reason = f"the control fact of a cut or an erasure is at position {last!r}"
                 raise errors.Damaged(first=0, last=0, reason=reason)
             return last
 
@@ -56,11 +56,11 @@ class Receiver:
 
 def _pruned_after(log: SqliteLog, after: int) -> list[tuple[int, bytes]]:
     with log._database.reading() as connection:
-        return SqliteView(connection).pruned_behind(after, limit=_PRUNED_PAGE)
+        return SqliteView(connection).pruned_after(after, limit=_PRUNED_PAGE)
 
 
 def write(connection: sqlite3.Connection, part: Received, *, recorded: int) -> None:
-    """Write a part. Cuts come first, because they let in what is noted as pruned; erasures follow their events."""
+    """Write a part. Cuts come first, because they admit the pruned ids. Erasures follow their events."""
     cuts = [(*msgspec.structs.astuple(founding.cut), founding.fact_position) for founding in part.cuts]
     connection.executemany(statements.named("insert_cut"), cuts)
     connection.executemany(statements.named("insert_pruned"), part.pruned)

@@ -1,9 +1,9 @@
-"""What is stored, asked of one connection: by the ledger inside a commit, and by readers outside of it."""
+"""What one connection sees in the store: for the ledger inside of a commit, and for readers."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -11,21 +11,21 @@ from typing import Any
 from tallystick import errors
 from tallystick.engines.sqlite import statements
 from tallystick.engines.sqlite.rows import event_of, struct_of
+from tallystick.engines.tables.database import Database
 from tallystick.event.chain import GENESIS
 from tallystick.event.model import Event
-from tallystick.store import leases
+from tallystick.store import checked, leases
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head
 from tallystick.store.maintenance import Cut
 
-_AT_ONCE = 400  # SQLite's limit of variables is far off, and a longer statement is not faster
-_FEW = 8
+_AT_ONCE = 400  # below SQLite's limit of variables; a longer statement is not faster
 _PAIR = "(?, ?)"
 
 
 @lru_cache(maxsize=64)
-def _finding(name: str, count: int) -> str:
-    """A statement that asks by `= ?` or by `VALUES (?, ?)`, for so many values or pairs instead of one."""
+def _for_many(name: str, count: int) -> str:
+    """A statement with `= ?` or `VALUES (?, ?)`, changed to take `count` values or pairs instead of one."""
     query = statements.named(name)
     if _PAIR in query:
         return query.replace(_PAIR, ",".join([_PAIR] * count))
@@ -39,20 +39,19 @@ class SqliteView:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._any_pruned: bool | None = None
-        self._found: dict[bytes, Event | None] = {}
 
     def _one(self, name: str, *values: Any) -> tuple[Any, ...] | None:
         row: tuple[Any, ...] | None = self._connection.execute(statements.named(name), values).fetchone()
         return row
 
     def _many(self, name: str, keys: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
-        """The rows for any of these keys, many of them asked for at once."""
+        """The rows for any of these keys, with many keys per statement."""
         for at in range(0, len(keys), _AT_ONCE):
             some = keys[at : at + _AT_ONCE]
-            yield from self._connection.execute(_finding(name, len(some)), list(chain.from_iterable(some)))
+            yield from self._connection.execute(_for_many(name, len(some)), list(chain.from_iterable(some)))
 
     def head(self) -> int:
-        """The highest position ever given."""
+        """The highest position ever assigned."""
         row = self._one("head")
         head = row[0] if row else 0
         if type(head) is not int or head < 0:
@@ -60,31 +59,21 @@ class SqliteView:
         return head
 
     def stream_head(self, stream: str) -> Head | None:
-        """Where a stream ends; refused if its events end elsewhere, because then an index or a table is damaged."""
+        """Where a stream ends. Refused if its events end at another seq: then an index or a table is damaged."""
         row = self._one("stream_head", stream)
         assert row is not None
-        if row[:2] != row[3:]:
-            reason = f"{stream} ends at seq {row[3] or 0} by its events, and at {row[0] or 0} by its recorded end"
+        seq, link, org, event_seq, event_link = row
+        if (seq, link) != (event_seq, event_link):
+            reason = f"{stream} ends at seq {event_seq or 0} by its events, and at {seq or 0} by its recorded end"
             raise errors.Damaged(first=0, last=0, reason=reason)
-        return None if row[0] is None else struct_of(Head, row[:3])
-
-    def look_up(self, ids: Sequence[bytes]) -> None:
-        """Find many events at once, for a commit that is going to ask for each of them."""
-        if len(ids) < _FEW:
-            return
-        self._found = dict.fromkeys(ids)
-        for row in self._many("find_event", [(id,) for id in ids]):
-            event = event_of(row)
-            self._found[event.id] = event
+        return None if seq is None else struct_of(Head, (seq, link, org))
 
     def find(self, id: bytes) -> Event | None:
-        if id in self._found:
-            return self._found[id]
         row = self._one("find_event", id)
         return None if row is None else event_of(row)
 
     def links_before(self, events: Sequence[Event]) -> list[bytes | None]:
-        """The link that each event follows; None if the event before it is not there, and no cut says why."""
+        """The link that each event follows; None if the event before it is missing, and no cut says why."""
         before = [(event.stream, event.seq - 1) for event in events]
         links: dict[tuple[str, int], Any] = dict.fromkeys(before)
         for name in ("find_link", "find_link_of_cut"):
@@ -94,7 +83,7 @@ class SqliteView:
         return [GENESIS if seq == 0 else links[stream, seq] for stream, seq in before]
 
     def erased(self, positions: Sequence[int]) -> set[int]:
-        """Those of these positions whose erasure is noted."""
+        """Those of these positions that have an erasure."""
         return {position for (position,) in self._many("find_erasure", [(position,) for position in positions])}
 
     def floor(self) -> int:
@@ -107,16 +96,16 @@ class SqliteView:
         return None if row is None else struct_of(Cut, row)
 
     def cuts(self, *, after: str, limit: int) -> list[Cut]:
-        """The latest cut of each stream, those behind `after`."""
+        """The latest cut of each stream whose name is after `after`."""
         return [struct_of(Cut, row) for row in self._connection.execute(statements.named("list_cuts"), (after, limit))]
 
     def pruned(self, id: bytes) -> bool:
-        if self._any_pruned is None:  # asked once a commit: most logs are never pruned, and imports bring every id
+        if self._any_pruned is None:  # asked once per commit: most logs are never pruned, and imports give every id
             self._any_pruned = self._one("any_pruned") is not None
         return self._any_pruned and self._one("is_pruned", id) is not None
 
-    def pruned_behind(self, after: int, *, limit: int) -> list[tuple[int, bytes]]:
-        """Position and id of events that were pruned, ascending, those behind a position."""
+    def pruned_after(self, after: int, *, limit: int) -> list[tuple[int, bytes]]:
+        """Position and id of the pruned events after a position, ascending."""
         return self._connection.execute(statements.named("list_pruned"), (after, limit)).fetchall()
 
     def command(self, key: CommandKey) -> CommandRecord | None:
@@ -137,8 +126,9 @@ class SqliteView:
         row = self._one("find_lease", stream)
         if row is None:
             return None
-        owner = None if row[2] is None else struct_of(leases.Owner, row[2:])
-        return struct_of(leases.Lease, (*row[:2], owner))
+        name, number, *owner = row
+        held_by = None if owner[0] is None else struct_of(leases.Owner, owner)
+        return struct_of(leases.Lease, (name, number, held_by))
 
     def recorded_at(self, position: int) -> int | None:
         """When the event at a position was recorded."""
@@ -147,7 +137,7 @@ class SqliteView:
 
 
 class StreamEnd:
-    """Where a stream ends, or why that is not known: then what is asked for before its end can be read all the same."""
+    """Where a stream ends, or why that is not known: events before its end can be read even then."""
 
     def __init__(self, connection: sqlite3.Connection, stream: str) -> None:
         self._stream = stream
@@ -159,9 +149,38 @@ class StreamEnd:
             self._damage = damage
 
     def require(self, reached: int, until: int) -> None:
-        """Refuse events that reach to one seq only, if the stream goes on, or may go on, to those up to another."""
+        """Refuse events up to seq `reached` if the stream has, or may have, more of the events up to `until`."""
         if self._damage is not None:
             raise self._damage
         if self._head is not None and reached < min(self._head.seq, until):
-            reason = f"{self._stream} has {self._head.seq} events, and not all are there"
+            reason = f"{self._stream} has {self._head.seq} events, and some are missing"
             raise errors.Damaged(first=0, last=0, reason=reason)
+
+
+class SqliteEvidence:
+    """What the rows of a database say about events that were read: the links before them, and what was erased.
+
+    See `tallystick.store.checked.Evidence`.
+    """
+
+    def __init__(self, database: Database, is_whole: Callable[[], bool]) -> None:
+        self._database = database
+        self._is_whole = is_whole
+
+    def links_before(self, events: Sequence[Event]) -> list[bytes | None]:
+        """For each event the link of the one before it in its stream; see the port."""
+        try:
+            with self._database.reading() as connection:
+                found = SqliteView(connection).links_before(events)
+            if None not in found or not self._is_whole():
+                return found
+            with self._database.reading() as connection:  # again: a transfer may have ended meanwhile
+                view = SqliteView(connection)
+                return checked.none_hidden(events, view.links_before(events), view.cut)
+        except errors.Damaged:  # the event before one of them is on a damaged page: reading that one reports it
+            return [None] * len(events)
+
+    def erased(self, positions: Sequence[int]) -> set[int]:
+        """Those of these positions whose erasure is noted."""
+        with self._database.reading() as connection:
+            return SqliteView(connection).erased(positions)

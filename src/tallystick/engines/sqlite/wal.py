@@ -1,10 +1,10 @@
-"""The write-ahead log as bytes: how much of it SQLite replays, and whether more than that was committed.
+"""The bytes of a write-ahead log: how much of it SQLite replays, and whether more than that was committed.
 
     header 32: magic u32 | version u32 | page size u32 | number u32 | salt 8 | checksum 8
     frame:     page u32 | pages after the commit u32, 0 within a transaction | salt 8 | checksum 8 | the page
 
-Each checksum goes on from the one before it. SQLite replays up to the last commit before the first frame whose salt or
-checksum does not fit, and says nothing. What is after that frame tells a torn tail from damage:
+Each checksum continues the one before it. SQLite replays up to the last commit before the first frame whose salt or
+checksum does not match, and does not report it. What follows that frame tells a torn tail from damage:
 
 | found after it                                  | it is                                                            |
 |-------------------------------------------------|------------------------------------------------------------------|
@@ -30,8 +30,8 @@ _PAGE_BYTES = frozenset(1 << power for power in range(9, 17))
 _MASK = 0xFFFFFFFF
 
 
-class Left(msgspec.Struct, frozen=True):
-    """What a write-ahead log holds. `commits` is how many SQLite replays; `is_torn`: a commit follows after a break."""
+class WalContent(msgspec.Struct, frozen=True):
+    """What a write-ahead log has. `commits`: how many SQLite replays. `is_torn`: a commit follows after a break."""
 
     bytes: int = 0
     commits: int = 0
@@ -39,8 +39,8 @@ class Left(msgspec.Struct, frozen=True):
     damage: str | None = None
 
 
-class Frame(msgspec.Struct, frozen=True):
-    """One frame. `follows`: its checksum goes on from the frame before it, as that frame is stored."""
+class WalFrame(msgspec.Struct, frozen=True):
+    """One frame. `follows`: its checksum continues that of the frame before it, as that frame is stored."""
 
     number: int
     is_own: bool
@@ -48,20 +48,20 @@ class Frame(msgspec.Struct, frozen=True):
     follows: bool
 
 
-def look(path: str) -> Left:
+def inspect(path: str) -> WalContent:
     """Read the write-ahead log at a path. Changes nothing, and takes no lock."""
     if not os.path.exists(path):
-        return Left()
+        return WalContent()
     with open(path, "rb") as file:
         size = file.seek(0, 2)
         file.seek(0)
         if size <= HEADER_BYTES:  # the header is synced before a frame is written
-            return Left(size)
+            return WalContent(size)
         header = file.read(HEADER_BYTES)
         order, page_bytes = _MAGIC.get(int.from_bytes(header[:4], "big")), int.from_bytes(header[8:12], "big")
         if order is None or page_bytes not in _PAGE_BYTES or header[24:] != _checksum(order, header[:24], (0, 0)):
-            return Left(size, damage="the header of its write-ahead log is damaged")
-        return _judged(size, _Frames(file, order, page_bytes, header))
+            return WalContent(size, damage="the header of its write-ahead log is damaged")
+        return _content_of(size, _Frames(file, order, page_bytes, header))
 
 
 class _Frames:
@@ -72,7 +72,7 @@ class _Frames:
         self._salt, self._sum = header[16:24], header[24:32]
         self._number = 0
 
-    def next(self) -> Frame | None:
+    def next(self) -> WalFrame | None:
         head, page = self._file.read(FRAME_HEADER_BYTES), self._file.read(self._page_bytes)
         if len(page) < self._page_bytes:
             return None
@@ -80,10 +80,10 @@ class _Frames:
         self._number += 1
         is_own = head[8:16] == self._salt and head[:4] != bytes(4)
         follows = is_own and _checksum(self._order, head[:8] + page, before) == self._sum
-        return Frame(self._number, is_own, head[4:8] != bytes(4), follows)
+        return WalFrame(self._number, is_own, head[4:8] != bytes(4), follows)
 
 
-def _judged(size: int, frames: _Frames) -> Left:
+def _content_of(size: int, frames: _Frames) -> WalContent:
     commits, broken_at, commit_after = 0, 0, 0
     while frame := frames.next():
         if not broken_at:
@@ -91,10 +91,10 @@ def _judged(size: int, frames: _Frames) -> Left:
             broken_at = 0 if frame.follows else frame.number
         elif commit_after and frame.follows:
             reason = f"its write-ahead log is damaged at frame {broken_at}, and commits follow after that frame"
-            return Left(size, commits, damage=reason)
+            return WalContent(size, commits, damage=reason)
         if broken_at and frame.is_own and frame.is_commit:
             commit_after = frame.number
-    return Left(size, commits, is_torn=bool(commit_after))
+    return WalContent(size, commits, is_torn=bool(commit_after))
 
 
 def _checksum(order: str, data: bytes, before: tuple[int, ...]) -> bytes:

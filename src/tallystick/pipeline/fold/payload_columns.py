@@ -23,7 +23,7 @@ from tallystick.projections.summary.compiled import attribute, lifter, shape
 from tallystick.projections.summary.measures import tag
 from tallystick.projections.summary.model import Summary
 from tallystick.projections.summary.sql import asked
-from tallystick.store.summing import ANY, DECIMAL, INTEGER, TEXT, Aggregate
+from tallystick.store.summary_sql import ANY, DECIMAL, INTEGER, TEXT, Aggregate
 from tallystick.store.views import BY_KIND, BY_PAYLOAD, BY_STREAM, KEY_CHARACTERS_MAX
 
 NEEDED = ("position", "stream", "seq", "type", "time", "payload")

@@ -13,7 +13,7 @@ from tallystick.projections.summary.model import Summary
 from tallystick.projections.summary.sql import summed, why_not_sql
 from tallystick.store import cursors
 from tallystick.store.store import Store
-from tallystick.store.summing import Summing
+from tallystick.store.summary_sql import Summing
 from tallystick.store.views import Place, ViewRow
 
 ROWS_A_WRITE = 5000

@@ -19,7 +19,7 @@ from tallystick.projections.summary.fields import steps
 from tallystick.projections.summary.measures import Measure
 from tallystick.projections.summary.model import Summary
 from tallystick.store.store import Store
-from tallystick.store.summing import HEADS, Aggregate, Asked, Summing
+from tallystick.store.summary_sql import HEADS, Aggregate, Asked, Summing
 from tallystick.store.views import BY_PAYLOAD, KEY_CHARACTERS_MAX
 
 _PLAIN = re.compile(r"payload(\.[A-Za-z_][A-Za-z0-9_]*)+|stream|kind")

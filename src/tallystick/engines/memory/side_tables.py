@@ -1,4 +1,4 @@
-"""Rows and dead letters in dicts. One lock makes each call a transaction."""
+"""Checkpoints, snapshots, commands, rows and dead letters in dicts. One lock makes each call on rows a transaction."""
 
 from __future__ import annotations
 
@@ -9,8 +9,78 @@ from collections.abc import Sequence
 import msgspec
 
 from tallystick import errors
+from tallystick.store.checkpoints import Checkpoint
 from tallystick.store.deadletters import DeadLetter, LetterCounts
+from tallystick.store.idempotency import CommandKey, CommandRecord
+from tallystick.store.snapshots import within
 from tallystick.store.views import DISCARDED, ROWS_PAGE, Place, Rows, Seen, ViewRow, may_switch
+
+
+class MemoryCheckpoints:
+    """Checkpoints in a dict."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Checkpoint] = {}
+
+    def load(self, name: str) -> Checkpoint | None:
+        return self._by_name.get(name)
+
+    def save(self, checkpoint: Checkpoint, *, previous: int | None) -> None:
+        stored = self._by_name.get(checkpoint.name)
+        actual = stored.position if stored else None
+        if actual != previous:
+            raise errors.Conflict(stream=checkpoint.name, expected=previous or 0, actual=actual or 0)
+        self._by_name[checkpoint.name] = checkpoint
+
+    def names(self) -> list[str]:
+        return sorted(self._by_name)
+
+    def delete(self, name: str) -> None:
+        self._by_name.pop(name, None)
+
+
+class MemorySnapshots:
+    """Snapshot bodies in a dict."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[bytes, bytes] = {}
+
+    def load(self, id: bytes, *, bytes_max: int | None = None) -> bytes | None:
+        return within(self.bodies.get(id), bytes_max)
+
+    def ids(self) -> list[bytes]:
+        return sorted(self.bodies)
+
+    def size(self) -> int:
+        return sum(map(len, self.bodies.values()))
+
+
+class MemoryCommands:
+    """Command records in a dict, in the order they were made."""
+
+    def __init__(self) -> None:
+        self.records: dict[CommandKey, CommandRecord] = {}
+
+    def load(self, key: CommandKey) -> CommandRecord | None:
+        return self.records.get(key)
+
+    def touching(self, stream: str, seq: int) -> list[CommandKey]:
+        return [
+            record.key
+            for record in self.records.values()
+            if any(name == stream and first <= seq <= last for name, first, last in record.ranges)
+        ]
+
+    def erase_response(self, key: CommandKey) -> None:
+        """Keep nothing of a command but that it took effect."""
+        if (record := self.records.get(key)) is not None:
+            self.records[key] = record.without_response
+
+    def forget(self, *, before: int, limit: int) -> int:
+        old = [record.key for record in self.records.values() if record.recorded < before][:limit]
+        for key in old:
+            del self.records[key]
+        return len(old)
 
 
 class MemoryViews:

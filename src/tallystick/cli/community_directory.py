@@ -20,31 +20,31 @@ class OpenCommunity:
     """An open community: its log, its key, its views."""
 
     def __init__(
-        self, directory: Path, place: CommunityConfig, keys: KeyPair, log: EventLog, own_head: OwnHead
+        self, directory: Path, config: CommunityConfig, keys: KeyPair, log: EventLog, own_head: OwnHead
     ) -> None:
         from tallystick.community import ReplayEngine, SnapshotStore
         from tallystick.community.views import shipped_views
 
         self.directory = directory
-        self.place = place
+        self.config = config
         self.keys = keys
         self.log = log
         self.own_head = own_head
-        self.snapshots: SnapshotStore = SnapshotStore(directory / "snapshots", place.community_id)
+        self.snapshots: SnapshotStore = SnapshotStore(directory / "snapshots", config.community_id)
         self.engine: ReplayEngine = ReplayEngine(log)
         self.engine.register_all(shipped_views(lambda: log.replica.roster))
-        if place.base is not None:
-            began = self.snapshots.read(place.base)
+        if config.base is not None:
+            began = self.snapshots.read(config.base)
             self.engine.restart(began.states, floor=began.base.floor)
 
     @property
     def peers(self) -> list[Peer]:
         """The peers that are saved in the directory."""
-        return self.place.known_peers
+        return self.config.known_peers
 
     def client(self, peer: Peer) -> HttpClient:
         """A client for a peer."""
-        return self.place.client(self.keys, peer)
+        return self.config.client(self.keys, peer)
 
     def upkeep(self, schedule: Schedule | None = None) -> NodeUpkeep:
         """What the node does automatically."""
@@ -62,16 +62,16 @@ class OpenCommunity:
         return Fanout(self.log, lambda: self.peers, self.client)
 
 
-def create(directory: Path, place: CommunityConfig, keys: KeyPair) -> None:
+def create(directory: Path, config: CommunityConfig, keys: KeyPair) -> None:
     """Create a community in a directory that has none."""
     from tallystick import errors
-    from tallystick.community import config as places
+    from tallystick.community import config as configs
 
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if (directory / places.FILE).exists():
+    if (directory / configs.FILE).exists():
         raise errors.InvalidValue(what="directory", value=str(directory), must="without a community")
     keys.save(directory / "key")
-    places.save(directory, place)
+    configs.save(directory, config)
 
 
 @contextmanager
@@ -79,25 +79,25 @@ def opened(directory: Path, *, offline: bool = False) -> Iterator[OpenCommunity]
     """The community in a directory, for one command. `offline`: do not ask the peers before the first event."""
     import tallystick
     from tallystick.community import EventLog, KeyPair, OwnHead, SnapshotStore
-    from tallystick.community import config as places
+    from tallystick.community import config as configs
 
-    place = places.read(directory)
+    config = configs.read(directory)
     keys = KeyPair.load(directory / "key")
-    snapshots = SnapshotStore(directory / "snapshots", place.community_id)
-    base = None if place.base is None else snapshots.read(place.base).base
-    own_head = OwnHead(lambda: place.known_peers, lambda peer: place.client(keys, peer))
+    snapshots = SnapshotStore(directory / "snapshots", config.community_id)
+    base = None if config.base is None else snapshots.read(config.base).base
+    own_head = OwnHead(lambda: config.known_peers, lambda peer: config.client(keys, peer))
     ask = None if offline else own_head
     with tallystick.open(f"sqlite:{directory / 'log.db'}", profile="community") as store:
-        log = EventLog(store, place.community_id, node=keys.node, base=base, ask=ask)
-        yield OpenCommunity(directory, place, keys, log, own_head)
+        log = EventLog(store, config.community_id, node=keys.node, base=base, ask=ask)
+        yield OpenCommunity(directory, config, keys, log, own_head)
 
 
 def problems(directory: Path) -> list[Problem]:
     """The problems that verification finds in the log of a directory, even if it cannot be opened as a community."""
     import tallystick
-    from tallystick.community import config as places
+    from tallystick.community import config as configs
 
-    places.read(directory)
+    configs.read(directory)
     with tallystick.open(f"sqlite:{directory / 'log.db'}", profile="community", readonly=True) as store:
         return store.verify().problems
 
@@ -118,7 +118,7 @@ def facts(community: OpenCommunity) -> dict[str, Any]:
         "floor": heads.floor,
         "disputed floors": [link.hex() for link in replica.disputed],
         "fingerprint": replica.fingerprint(),
-        "peers": community.place.peers,
-        "emergency": community.place.emergency,
+        "peers": community.config.peers,
+        "emergency": community.config.emergency,
         "snapshots": community.snapshots.list(),
     }

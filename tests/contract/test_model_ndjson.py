@@ -1,4 +1,4 @@
-"""The ndjson engine beside the memory model, under random calls to one run."""
+"""The ndjson engine compared with the memory model, under random calls to one run."""
 
 from __future__ import annotations
 

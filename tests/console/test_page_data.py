@@ -11,7 +11,7 @@ import pytest
 import tallystick
 from tallystick import NewEvent, Store
 from tallystick.event import ids
-from tallystick.server.console import browsing, causes, changes, display, event_filter, links, render
+from tallystick.server.console import causes, display, event_filter, events, links, render, streams
 from tallystick.store.events import EventLog
 from tallystick.store.gauges import MeteredLog
 from tallystick.store.page import Hole
@@ -56,9 +56,9 @@ def test_a_page_of_events_reads_no_more_than_it_shows(long_log: Store, counting:
     """The newest page of a long log costs as many events as it has lines, wherever it begins."""
     for until in (None, MANY // 2, 60):
         counting.handed_out = 0
-        found = browsing.newest(long_log, until=until)
-        assert len(found.events) == browsing.PAGE_EVENTS
-        assert counting.handed_out == browsing.PAGE_EVENTS
+        found = events.newest(long_log, until=until)
+        assert len(found.events) == events.PAGE_EVENTS
+        assert counting.handed_out == events.PAGE_EVENTS
 
 
 def test_pages_meet_without_a_gap_or_an_overlap(long_log: Store) -> None:
@@ -67,7 +67,7 @@ def test_pages_meet_without_a_gap_or_an_overlap(long_log: Store) -> None:
         seen: list[int] = []
         until: int | None = None
         while until != 0:
-            found = browsing.newest(long_log, until=until, selection=selection, limit=997)
+            found = events.newest(long_log, until=until, selection=selection, limit=997)
             seen += [event.position for event in found.events]
             until = found.reached
         assert seen == sorted(set(seen), reverse=True)
@@ -76,8 +76,8 @@ def test_pages_meet_without_a_gap_or_an_overlap(long_log: Store) -> None:
 
 def test_a_look_for_what_is_rare_is_bounded(long_log: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A filter that finds nothing stops after so many positions, and says how far it came."""
-    monkeypatch.setattr(browsing, "LOOKED_MAX", 5_000)
-    found = browsing.newest(long_log, selection=select(type="absent"))
+    monkeypatch.setattr(events, "SCANNED_MAX", 5_000)
+    found = events.newest(long_log, selection=select(type="absent"))
     assert found.events == []
     assert 0 < found.reached <= MANY - 5_000
     assert found.more
@@ -86,12 +86,12 @@ def test_a_look_for_what_is_rare_is_bounded(long_log: Store, monkeypatch: pytest
 def test_the_look_for_consequences_is_bounded(long_log: Store, counting: CountingLog) -> None:
     """Causes are found by id; consequences within a reach, and further only when asked."""
     event = long_log.read_stream("a/1", limit=1)[0]
-    story = causes.story(long_log, event, reach=300)
+    story = causes.find_causes(long_log, event, reach=300)
     assert counting.handed_out == 300
     assert "300 positions" in causes.says(story)
     assert causes.drawing(story, render.event_href)["more"]
     counting.handed_out = 0
-    causes.story(long_log, event, reach=10**9)
+    causes.find_causes(long_log, event, reach=10**9)
     assert counting.handed_out <= causes.REACH_MAX
 
 
@@ -103,9 +103,9 @@ def test_causes_go_round_in_no_circle() -> None:
         store.append("a/1", NewEvent("b", {}, {"causation_id": ids.to_text(one)}, id=other))
         store.append("a/1", NewEvent("c", {}, {"causation_id": "no id at all"}))
         first, _, third = store.read_stream("a/1")
-        story = causes.story(store, first)
+        story = causes.find_causes(store, first)
         assert sorted(map(len, story.columns)) == [1, 1]
-        assert causes.story(store, third).missing == ["no id at all"]
+        assert causes.find_causes(store, third).missing == ["no id at all"]
 
 
 def test_a_forged_event_breaks_the_chain_on_both_sides() -> None:
@@ -162,15 +162,15 @@ def test_a_hole_is_drawn_between_its_neighbours() -> None:
 )
 def test_what_an_event_changed_is_told_field_by_field(before: Any, after: Any, told: list[Any]) -> None:
     """EVT-02: added, removed and changed fields with both values; equal ones are not told."""
-    found, more = changes.between(before, after)
+    found, more = streams.differences(before, after)
     assert [(each.kind, each.path, each.before, each.after) for each in found] == told
     assert not more
 
 
 def test_a_state_that_changed_all_over_is_told_in_part() -> None:
     """The list of changes is bounded, and says that there are more."""
-    found, more = changes.between({}, {str(number): number for number in range(1000)})
-    assert len(found) == changes.CHANGES_MAX
+    found, more = streams.differences({}, {str(number): number for number in range(1000)})
+    assert len(found) == streams.CHANGES_MAX
     assert more
 
 
