@@ -132,7 +132,7 @@ def test_a_damaged_index_stops_appends_and_no_read(filled, spawn, reopen, some):
         store.append("order/a", some(1))
 
 
-def test_what_was_pruned_is_no_hole(filled, spawn, reopen):
+def test_a_pruned_position_is_not_a_hole(filled, spawn, reopen):
     """Settled 15: a pruned position is told from a lost one, in a damaged store too."""
     store = reopen()
     upkeep.prune(store, "order/a", 300)
@@ -148,7 +148,7 @@ def test_what_was_pruned_is_no_hole(filled, spawn, reopen):
     assert store.read_stream("order/a", after=hole.last)[0].position == hole.last + 1
 
 
-def test_a_crash_after_a_prune_leaves_no_suspicion(filled, spawn, reopen):
+def test_a_crash_after_a_prune_is_not_damage(filled, spawn, reopen):
     """The rest of a pruned stream follows the link of its cut, and is inspected like any other."""
     store = reopen()
     upkeep.prune(store, "order/a", EVENTS - 2)
@@ -193,7 +193,7 @@ def test_a_damaged_schema_is_named(filled):
         tallystick.open(f"sqlite:{filled}")
 
 
-def test_a_crash_beside_a_living_writer_is_not_looked_over(store, path, spawn, reopen, some):
+def test_a_living_writer_is_not_taken_for_a_crash(store, path, spawn, reopen, some):
     """While another handle writes, its write-ahead log is not a sign of a crash."""
     store.append("order/a", some(1))
     _leave_uncleanly(path, spawn)
@@ -236,8 +236,8 @@ def test_a_stream_whose_recorded_end_is_not_that_of_its_events_has_none(filled, 
 
 
 @pytest.mark.security
-def test_no_place_of_a_consumer_is_missing_in_silence(filled, reopen, tmp_path):
-    """SAFE-01: any missing part of the table is noticed: without its checkpoint a consumer would see all events again."""
+def test_a_missing_checkpoint_is_noticed(filled, reopen, tmp_path):
+    """SAFE-01: a missing part of the table is noticed: without a checkpoint a consumer would see all events again."""
     names = [f"consumer-{number}" for number in range(6)]
     with reopen() as store:
         for position, name in enumerate(names, start=1):

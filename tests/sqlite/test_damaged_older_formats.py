@@ -174,9 +174,7 @@ tallystick.open("sqlite:" + sys.argv[1])
 
 
 @pytest.mark.parametrize("moment", ["after a step", "after the last step"])
-def test_a_migration_that_was_killed_goes_on(
-    path: str, spawn: Callable[..., subprocess.Popen[str]], moment: str
-) -> None:
+def test_a_killed_migration_is_completed(path: str, spawn: Callable[..., subprocess.Popen[str]], moment: str) -> None:
     """EVT-10: the write-ahead log that it leaves belongs to the store, although the store had been closed before."""
     _closed(path)
     _mark(path, head=EVENTS, is_open=False)

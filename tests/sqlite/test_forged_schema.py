@@ -100,7 +100,7 @@ def test_events_that_were_left_out_are_counted(path: str, store: Store) -> None:
     assert len(store.read_stream("order/a")) == 1
 
 
-def test_statistics_of_sqlite_are_no_damage(path: str, reopen: Callable[..., Store]) -> None:
+def test_statistics_of_sqlite_are_not_damage(path: str, reopen: Callable[..., Store]) -> None:
     """ANALYZE creates a table that belongs to SQLite. It is recognised by its definition."""
     reopen().close()
     with closing(sqlite3.connect(path)) as raw:
@@ -119,7 +119,7 @@ VALUES = ("many", b"\xff\xfe", None)
 @pytest.mark.security
 @pytest.mark.parametrize("table", ["store", "cuts", "streams", "snapshots", "events", "leases", "writers"])
 def test_a_value_of_another_type_is_an_error_with_a_name(tmp_path: Path, table: str) -> None:
-    """SAFE-05: a damaged row may hold anything. Answers are right or one of our errors; a wrong list does not verify."""
+    """SAFE-05: a damaged row may hold anything. Answers are right or our errors; a wrong list does not verify."""
     sample = tmp_path / "sample.db"
     with tallystick.open(f"sqlite:{sample}") as store:
         store.append("order/a", [NewEvent("thing.done", {"n": n}) for n in range(6)])

@@ -193,7 +193,7 @@ def _journal_of(path: str) -> bytes:
     return content
 
 
-def test_a_torn_last_commit_is_kept_and_said(killed: str) -> None:
+def test_a_torn_last_commit_is_kept_and_reported(killed: str) -> None:
     """LH-19: a commit that the mark does not know may be torn: the log is set aside, and appends continue."""
     log = f"{killed}-wal"
     _flip(log, os.path.getsize(log) - FRAME - PAGE // 2)
@@ -216,7 +216,7 @@ def test_a_torn_last_commit_is_kept_and_said(killed: str) -> None:
     assert not kept.exists()
 
 
-def test_whoever_tidied_up_with_sqlite_itself_loses_nothing(killed: str) -> None:
+def test_a_log_that_sqlite_itself_replayed_loses_nothing(killed: str) -> None:
     """Opening the file in SQLite's own shell replays and removes the log: nothing is lost, and the report says so."""
     raw = sqlite3.connect(killed)
     assert raw.execute("SELECT count(*) FROM events").fetchone() == (EVENTS,)
@@ -227,7 +227,7 @@ def test_whoever_tidied_up_with_sqlite_itself_loses_nothing(killed: str) -> None
         assert store.append("order/a", tallystick.NewEvent("thing.done", {})).seq == EVENTS + 1
 
 
-def test_a_mark_that_is_gone_or_of_another_store_is_made_again(killed: str, tmp_path: Path) -> None:
+def test_a_mark_that_is_missing_or_of_another_store_is_replaced(killed: str, tmp_path: Path) -> None:
     """The mark is not part of the log: without it the store opens, and gets a new one."""
     other = tmp_path / "other.db"
     with tallystick.open(f"sqlite:{other}") as store:
@@ -240,7 +240,7 @@ def test_a_mark_that_is_gone_or_of_another_store_is_made_again(killed: str, tmp_
     assert (known.head, known.is_open, known.store_id) == (EVENTS + 1, False, store.log.store_id)
 
 
-def test_a_mark_that_cannot_be_written_is_no_acknowledgement(reopen: Callable[..., tallystick.Store]) -> None:
+def test_an_append_without_its_mark_is_not_acknowledged(reopen: Callable[..., tallystick.Store]) -> None:
     """SAFE-04: an append that is not in the mark is not acknowledged. A retry with the same ids is safe."""
     store = reopen()
     store.append("order/a", tallystick.NewEvent("thing.done", {}))
@@ -250,9 +250,7 @@ def test_a_mark_that_cannot_be_written_is_no_acknowledgement(reopen: Callable[..
 
 
 @pytest.mark.parametrize("how", ["flipped", "removed", "stale"])
-def test_a_refill_leaves_lost_commits_to_a_whole_copy(
-    path: str, spawn: Callable[..., object], tmp_path: Path, how: str
-) -> None:
+def test_a_refill_of_lost_commits_is_refused(path: str, spawn: Callable[..., object], tmp_path: Path, how: str) -> None:
     """SAFE-02: nobody else has the leases, checkpoints and commands of lost commits. The rest is not changed."""
     _write_and_die(path, spawn, 10)
     stale = Path(f"{path}-wal").read_bytes()
@@ -277,7 +275,9 @@ def test_a_refill_leaves_lost_commits_to_a_whole_copy(
 
 
 @pytest.mark.parametrize("how", ["flipped at its end", "replaced by an older one", "as it was left"])
-def test_commits_without_events_that_may_be_lost_are_said(path: str, spawn: Callable[..., object], how: str) -> None:
+def test_commits_without_events_that_may_be_lost_are_named(
+    path: str, spawn: Callable[..., object], how: str
+) -> None:
     """SAFE-02: the mark counts events, so checkpoints saved after the last one can be lost. The report says so."""
     child = spawn(_SAVE_AND_DIE, path)
     assert child.wait(60) == -signal.SIGKILL, child.stderr.read()  # type: ignore[attr-defined]

@@ -260,7 +260,7 @@ def test_maintenance_is_looked_up_by_index(store, question):
     [{}, {"first_position": 1}, {"first_position": 3}, {"count": 2}, {"fact_position": None}],
     ids=["nothing", "an earlier beginning", "a later beginning", "no more events", "an older fact"],
 )
-def test_a_cut_goes_on_from_the_one_before(maintained, path, wrong):
+def test_a_cut_continues_the_one_before(maintained, path, wrong):
     """EVT-05: even with a fact that names it, a cut keeps the start of the first one, and continues its count."""
     cut = upkeep.cut_of(maintained, "order/a", 4)
     (done,) = maintained.record([upkeep.pruned_fact(cut)])

@@ -165,7 +165,7 @@ def test_an_upgraded_store_can_be_maintained(path, reopen):
     assert verify(again.log).problems == []
 
 
-def test_checkpoints_and_leases_come_along_to_the_newest_format(path, reopen):
+def test_a_migration_keeps_checkpoints_and_leases(path, reopen):
     """EVT-10: a migration changes no rows."""
     _make_old(path, _rows())
     raw = sqlite3.connect(path)
@@ -259,7 +259,7 @@ def test_run_events_are_those_of_runs(store, some):
     assert rows == [(2, "7f3a", 1, "acme"), (3, "7f3a", 2, "acme")]
 
 
-def test_numbers_of_a_source_come_along_with_their_org(path, reopen, some):
+def test_sequences_of_a_source_keep_their_org(path, reopen, some):
     """CP-10, LH-03: a sequence counts for the org of its events, or for all if its org is not known."""
     _make_old(path, _rows())
     raw = sqlite3.connect(path)

@@ -101,7 +101,7 @@ def test_an_odd_path_is_only_a_path(tmp_path, some):
         assert store.head() == 1
 
 
-def test_a_making_that_was_interrupted_is_finished(path, reopen, some):
+def test_an_interrupted_creation_is_completed(path, reopen, some):
     """A file that has our id but no table yet is completed by the next writer. A reader finds no store."""
     raw = sqlite3.connect(path)
     raw.execute(f"PRAGMA application_id = {0x54414C59}")
@@ -111,7 +111,7 @@ def test_a_making_that_was_interrupted_is_finished(path, reopen, some):
     assert reopen().append("order/a", some(1)).position == 1
 
 
-def test_processes_that_make_the_store_at_once_make_one_store(path, spawn, reopen):
+def test_processes_that_create_a_store_at_once_create_one(path, spawn, reopen):
     """EVT-10: six processes that create the same file end up with one identity and all their events."""
     children = [spawn(_CREATE, path, str(number)) for number in range(6)]
     for child in children:

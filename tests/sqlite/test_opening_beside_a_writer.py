@@ -129,7 +129,7 @@ def test_a_writer_that_comes_and_goes_is_not_damage(
         assert store.append("doc/1", tallystick.NewEvent("doc.saved", {})).position == 3
 
 
-def test_nobody_comes_to_write_while_damage_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_writer_starts_while_damage_is_confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """EVT-06: damage counts only if the inspection finds it while no writer can come."""
     path = str(tmp_path / "log.db")
     with tallystick.open(f"sqlite:{path}") as store:

@@ -74,7 +74,7 @@ def _kill(child: Any) -> None:
 
 @pytest.mark.security
 @elsewhere
-def test_a_crash_on_a_host_of_another_name_is_looked_over(path: str, spawn: Any, reopen: Callable[..., Store]) -> None:
+def test_a_crash_on_a_host_of_another_name_is_inspected(path: str, spawn: Any, reopen: Callable[..., Store]) -> None:
     """SAFE-04: a new container has a new host name, and the free lock still shows that the writer is gone."""
     before = _shell("--uts", script="hostname elsewhere;")
     _kill(_held(spawn(_HOLD, path, before=before)))
@@ -208,7 +208,7 @@ def test_a_log_that_must_be_replayed_where_nothing_can_be_written_is_refused_by_
     assert "copy the store" in answer
 
 
-def test_a_still_store_that_changes_is_not_read_on(path: str, reopen: Callable[..., Store]) -> None:
+def test_a_store_read_without_locks_must_not_change(path: str, reopen: Callable[..., Store]) -> None:
     """SAFE-01: a file that is read without locks must not change. If it does, the read is refused."""
     from tallystick.engines.sqlite.databases import StillDatabase
 
@@ -225,7 +225,7 @@ def test_a_still_store_that_changes_is_not_read_on(path: str, reopen: Callable[.
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o660, 0o444])
-def test_the_mark_can_be_read_by_whoever_can_read_the_file(path: str, mode: int) -> None:
+def test_the_mark_has_the_mode_of_the_file(path: str, mode: int) -> None:
     """EVT-06: a reader needs both. The next opening gives the mark the mode of the file."""
     with tallystick.open(f"sqlite:{path}") as store:
         store.append("order/a", NewEvent("thing.done", {}))
@@ -239,7 +239,7 @@ def test_the_mark_can_be_read_by_whoever_can_read_the_file(path: str, mode: int)
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root can become somebody else")
-def test_somebody_else_reads_a_store_that_others_may_read(spawn: Any) -> None:
+def test_another_user_reads_a_store_as_its_mode_allows(spawn: Any) -> None:
     """EVT-06: another user's reader opens a closed store, and one that is being written, as the file's mode allows."""
     with tempfile.TemporaryDirectory(dir="/tmp") as place:
         os.chmod(place, 0o755)
@@ -261,9 +261,7 @@ def _read_by_nobody(path: str) -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout.splitlines()
 
 
-def test_where_there_are_no_such_locks_a_store_is_opened_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_opens_on_a_system_without_such_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On Windows SQLite's own locks replace ours: a second handle opens at once, and both write."""
     monkeypatch.setattr(locks, "WINDOWS", True)
     with tallystick.open(f"sqlite:{tmp_path}/log.db") as one, tallystick.open(f"sqlite:{tmp_path}/log.db") as other:

@@ -45,7 +45,7 @@ def test_an_open_read_does_not_block_the_writer(store, some, path):
     reader.close()
 
 
-def test_reads_go_on_while_a_commit_is_running(store, some):
+def test_reads_do_not_wait_for_a_commit(store, some):
     """EVT-06: with the write lock taken and a commit waiting, reads of the same handle answer at once."""
     store.append("order/a", some(2))
     with store.log._database.writing() as connection:

@@ -96,7 +96,7 @@ def test_nothing_erased_is_left_after_reclaiming(store, path, seed):
     assert verify(store.log).problems == []
 
 
-def test_a_reader_that_keeps_an_erased_payload_is_told_of(store, reopen, path):
+def test_a_reader_that_keeps_an_erased_payload_is_reported(store, reopen, path):
     """EVT-14: while a reader keeps the payload in the write-ahead log, report and reclaim say so."""
     store.append("order/a", [_secret(1, 50)])
     reader = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
@@ -116,7 +116,7 @@ def test_a_reader_that_keeps_an_erased_payload_is_told_of(store, reopen, path):
     assert (facts["erased_in_wal"], facts["erasures_to_sweep"]) == (False, 0)
 
 
-def test_room_of_what_was_pruned_comes_back(store, path):
+def test_space_of_pruned_events_is_returned(store, path):
     """EVT-03: after a prune of most events the file shrinks. Positions, seqs and ids continue."""
     store.append("order/a", [_secret(number, 3000) for number in range(1000)])
     before = store.read_stream("order/a", after=900)
@@ -129,7 +129,7 @@ def test_room_of_what_was_pruned_comes_back(store, path):
     assert verify(store.log).problems == []
 
 
-def test_a_position_is_never_given_twice(store, reopen, some):
+def test_a_position_is_never_assigned_twice(store, reopen, some):
     """EVT-01: not even after everything was pruned and reclaimed and the store was opened again."""
     store.append("order/a", some(5))
     store.append("order/b", some(1))
@@ -162,7 +162,7 @@ def test_a_full_disk_refuses_a_rewrite(store, some, monkeypatch):
     assert verify(store.log).problems == []
 
 
-def test_readers_in_another_process_go_on(store, path, spawn):
+def test_readers_in_another_process_continue(store, path, spawn):
     """EVT-06: during prunes, erasures and rewrites a reader in another process sees every event that is left."""
     store.append("order/keep", [_secret(0, 10)])
     child = spawn(_READ, path)
@@ -182,7 +182,7 @@ def test_readers_in_another_process_go_on(store, path, spawn):
     assert verify(store.log).problems == []
 
 
-def test_appends_go_on_from_other_handles_while_reclaiming(store, reopen, some):
+def test_other_handles_append_while_one_reclaims(store, reopen, some):
     """Reclaiming takes the write lock for a moment. Another handle waits for it and loses nothing."""
     other = reopen()
     store.append("order/a", [_secret(number, 500) for number in range(2000)])
@@ -205,7 +205,7 @@ def test_appends_go_on_from_other_handles_while_reclaiming(store, reopen, some):
     assert verify(store.log).problems == []
 
 
-def test_an_erased_payload_is_gone_from_what_was_kept_aside(store, path):
+def test_an_erased_payload_is_gone_from_kept_files(store, path):
     """EVT-14: sweeping an erasure removes torn write-ahead logs and damaged files that were kept, and reports it."""
     store.append("order/a", [_secret(number, 50) for number in range(3)])
     content = _on_disk(path)
@@ -222,7 +222,7 @@ def test_an_erased_payload_is_gone_from_what_was_kept_aside(store, path):
     assert all(file.exists() for file in others)
 
 
-def test_what_was_kept_aside_and_cannot_be_removed_is_named(store, path):
+def test_a_kept_file_that_cannot_be_removed_is_named(store, path):
     """EVT-14: an erasure does not count as swept while a file that may have it could not be removed."""
     store.append("order/a", [_secret(1, 50)])
     stuck = Path(f"{path}.damaged-17")

@@ -61,7 +61,7 @@ def test_every_commit_is_counted(database: sqlite3.Connection, tmp_path: Path) -
         assert _look(tmp_path, header) == wal.WalContent(HEADER_BYTES)
 
 
-def test_frames_of_an_earlier_round_are_no_torn_commit(database: sqlite3.Connection, tmp_path: Path) -> None:
+def test_frames_of_an_earlier_round_are_not_a_torn_commit(database: sqlite3.Connection, tmp_path: Path) -> None:
     """SQLite starts again at the front of the file: the frames after the new ones have another salt."""
     for number in range(20):
         _commit(database, number)
@@ -73,7 +73,7 @@ def test_frames_of_an_earlier_round_are_no_torn_commit(database: sqlite3.Connect
     assert _look(tmp_path, data) == wal.WalContent(size, 1)
 
 
-def test_room_that_was_never_written_is_no_torn_commit(database: sqlite3.Connection, tmp_path: Path) -> None:
+def test_space_that_was_never_written_is_not_a_torn_commit(database: sqlite3.Connection, tmp_path: Path) -> None:
     """A file that was extended before its frames arrived has zeros after them."""
     _commit(database, 1)
     data = _left(tmp_path) + bytes(4 * (FRAME_HEADER_BYTES + PAGE_BYTES))
