@@ -23,7 +23,7 @@ FILLED_IN_STEPS = {
         "SurveyedSegment",
         "_Document",
     },
-    "engines.sqlite": {"Opened", "_Scope"},
+    "engines.sqlite": {"OpenedStore", "_MetaScope"},
     "event": {"Entry", "EventIn", "LineIn", "_StoredLine"},
     "state": {"Plan", "State"},
     "store": {"Claims", "Part", "Received", "Request", "RunRows", "Transaction", "Verification", "Write"},
