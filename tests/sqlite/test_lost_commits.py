@@ -275,9 +275,7 @@ def test_a_refill_of_lost_commits_is_refused(path: str, spawn: Callable[..., obj
 
 
 @pytest.mark.parametrize("how", ["flipped at its end", "replaced by an older one", "as it was left"])
-def test_commits_without_events_that_may_be_lost_are_named(
-    path: str, spawn: Callable[..., object], how: str
-) -> None:
+def test_commits_without_events_that_may_be_lost_are_named(path: str, spawn: Callable[..., object], how: str) -> None:
     """SAFE-02: the mark counts events, so checkpoints saved after the last one can be lost. The report says so."""
     child = spawn(_SAVE_AND_DIE, path)
     assert child.wait(60) == -signal.SIGKILL, child.stderr.read()  # type: ignore[attr-defined]
