@@ -210,11 +210,11 @@ def test_a_log_that_must_be_replayed_where_nothing_can_be_written_is_refused_by_
 
 def test_a_store_read_without_locks_must_not_change(path: str, reopen: Callable[..., Store]) -> None:
     """SAFE-01: a file that is read without locks must not change. If it does, the read is refused."""
-    from tallystick.engines.sqlite.databases import StillDatabase
+    from tallystick.engines.sqlite.databases import UnlockedDatabase
 
     with tallystick.open(f"sqlite:{path}") as store:
         store.append("order/a", NewEvent("thing.done", {}))
-    still = StillDatabase(path, readonly_reason="", busy_ms=100)
+    still = UnlockedDatabase(path, readonly_reason="", busy_ms=100)
     with still.snapshot() as connection:
         assert connection.execute("SELECT count(*) FROM events").fetchone() == (1,)
     with tallystick.open(f"sqlite:{path}") as store:
