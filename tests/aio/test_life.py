@@ -12,7 +12,7 @@ import pytest
 
 import tallystick
 from tallystick import aio, errors
-from tallystick.aio import group_commit
+from tallystick.aio import writer_thread
 from tallystick.engines.disk import Disk
 from tallystick.store.filesystem import File
 from tallystick.store.verify import verify
@@ -121,7 +121,7 @@ def test_a_task_cancelled_in_the_middle_of_a_commit_harms_nobody(run: Any, files
 
 def test_a_task_that_waits_for_room_can_be_cancelled(run: Any, files_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """LH-07: an append that was never handed in leaves nothing behind, and those behind it get in."""
-    monkeypatch.setattr(group_commit, "PENDING_MAX", 1)
+    monkeypatch.setattr(writer_thread, "PENDING_MAX", 1)
     disk = GatedDisk()
 
     async def work() -> None:
@@ -178,7 +178,7 @@ def test_those_who_wait_for_room_are_told_of_the_close(
     run: Any, files_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LH-07: an append that had no room yet when the store closed gets StoreClosed and is not written."""
-    monkeypatch.setattr(group_commit, "PENDING_MAX", 1)
+    monkeypatch.setattr(writer_thread, "PENDING_MAX", 1)
     disk = GatedDisk()
 
     async def work() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tallystick import NewEvent, aio, errors
-from tallystick.aio import group_commit
+from tallystick.aio import writer_thread
 from tallystick.store.verify import verify
 from tallystick.testing.builders import event
 from tallystick.testing.faults import FaultyFileSystem
@@ -142,7 +142,7 @@ def test_of_rivals_in_one_commit_one_wins(run: Any, url: str) -> None:
 
 def test_when_too_many_wait_the_next_ones_wait_for_room(run: Any, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """LH-07: past the bound on what is on its way, appends wait, the queue stays short, and all succeed."""
-    monkeypatch.setattr(group_commit, "PENDING_MAX", 4)
+    monkeypatch.setattr(writer_thread, "PENDING_MAX", 4)
 
     async def work() -> None:
         async with await aio.open(url) as store:
@@ -157,7 +157,7 @@ def test_when_too_many_wait_the_next_ones_wait_for_room(run: Any, url: str, monk
 
 def test_a_group_is_bounded(run: Any, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """LH-07: more than a group's worth of appends is committed in several groups, in order."""
-    monkeypatch.setattr(group_commit, "GROUP_REQUESTS_MAX", 3)
+    monkeypatch.setattr(writer_thread, "GROUP_REQUESTS_MAX", 3)
 
     async def work() -> None:
         async with await aio.open(url) as store:

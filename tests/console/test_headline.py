@@ -19,7 +19,7 @@ import tallystick
 from tallystick import Store
 from tallystick.projections import Gauge, Lag, Live
 from tallystick.server.console import headline
-from tallystick.server.health import Reason, Verdict
+from tallystick.server.health import FailedCheck, Verdict
 from tallystick.server.jobs import Job
 from tallystick.store.deadletters import DeadLetter, LetterCounts
 from tallystick.store.events import Problem
@@ -63,7 +63,7 @@ def seen(**changed: Any) -> headline.Seen:
 
 
 def wrong(check: str) -> Verdict:
-    return Verdict(False, (Reason(check, "it is wrong"),), {"checks": CHECKS | {check: False}})
+    return Verdict(False, (FailedCheck(check, "it is wrong"),), {"checks": CHECKS | {check: False}})
 
 
 STATES: dict[str, tuple[headline.Seen, str, str]] = {
@@ -101,7 +101,7 @@ STATES: dict[str, tuple[headline.Seen, str, str]] = {
 
 @pytest.mark.parametrize("name", STATES)
 def test_each_state_has_its_line_and_its_headline(name: str) -> None:
-    """CP-14: the thresholds that docs/console.md states; one line is what is not well, and the headline follows it."""
+    """CP-14: the thresholds of docs/console.md; one line is not well, and the headline follows it."""
     given, state, what = STATES[name]
     found = headline.lines(given)
     assert [line.what for line in found if line.state != "ok"] == ([what] if what else [])
@@ -112,7 +112,7 @@ def test_each_state_has_its_line_and_its_headline(name: str) -> None:
 
 
 def test_what_a_failed_look_would_have_shown_is_not_known() -> None:
-    """CP-14: without an answer of the store there are no readers and no letters to see, which does not mean none."""
+    """CP-14: if the store does not answer, no readers and no letters are seen, which does not mean there are none."""
     found = {line.what: line for line in headline.lines(seen(failure="Unavailable"))}
     assert [found[what].state for what in ("store", "lag", "dead letters")] == ["bad", "warn", "warn"]
     assert headline.headline(list(found.values()))["state"] == "bad"
@@ -175,20 +175,20 @@ PAGES: dict[str, tuple[Callable[[Store], None], bool, str, list[str]]] = {
         _consumer_changed,
         False,
         "bad",
-        ["the place of consumer mailer is damaged"],
+        ["the checkpoint of consumer mailer is damaged"],
     ),
     "a projection's place that was changed": (
         _projection_changed,
         False,
         "bad",
-        ["the place of projection OrderTotals is damaged"],
+        ["the checkpoint of projection OrderTotals is damaged"],
     ),
     "damage on record": (_damaged, False, "bad", ["the engine reports a problem"]),
     "never verified": (
         lambda store: None,
         False,
         "warn",
-        ["the log was not verified since the service began", "1 thing to look at"],
+        ["the log was not verified since the service started", "1 thing to look at"],
     ),
     "well": (lambda store: None, True, "ok", ["All is well", "found nothing wrong"]),
 }
@@ -196,7 +196,7 @@ PAGES: dict[str, tuple[Callable[[Store], None], bool, str, list[str]]] = {
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_page_says_what_is_known(name: str, tmp_path: Path) -> None:
-    """CP-14: over a real service, in the HTML that is sent and in what the page asks for every second."""
+    """CP-14: over a real service, in the HTML and in what the page asks for every second."""
     stock, verify, state, wanted = PAGES[name]
     url = f"sqlite:{tmp_path}/log.db"
     with tallystick.open(url) as store:

@@ -20,7 +20,7 @@ from tallystick.testing.builders import text
 from tallystick.testing.crash_states import CrashState
 from tallystick.testing.simulated_disk import SimulatedDisk
 
-DIRECTORY = f"/simulated-{os.getpid()}"  # SQLite looks for tables beside a log on the real disk: nothing may be there
+DIRECTORY = f"/simulated-{os.getpid()}"  # SQLite looks for beside.db on the real disk: nothing may be there
 START_NS = 1_790_000_000_000_000_000
 STEP_NS = 1_000_000
 SEGMENT_BYTES_MAX = 8192
@@ -36,7 +36,7 @@ def open_store(files: FileSystem, **options: Any) -> Store:
 
 
 def event(number: int, *, size: int = 20) -> NewEvent:
-    """An event that can be told from the others."""
+    """An event that differs from the others."""
     return NewEvent("thing.happened", {"number": number, "text": text(size, seed=number)})
 
 
@@ -53,6 +53,16 @@ def recovered(files: FileSystem, *, settle: bool = False) -> list[Event]:
         assert found.ok, found.problems
         assert not store.holes()
         return events_of(store)
+
+
+def damage(image: Image, how: str) -> None:
+    """Lose the second sealed segment ("missing"), or flip a bit in it ("sealed"), or in the current one ("current")."""
+    sealed = sorted(path for path in image if path.endswith("_002.log"))[0]
+    path = f"{DIRECTORY}/current.log" if how == "current" else sealed
+    data = bytearray(image.pop(path) or b"")
+    if how != "missing":
+        data[len(data) // 2] ^= 1
+        image[path] = bytes(data)
 
 
 class History(msgspec.Struct):
@@ -173,4 +183,5 @@ class Lab:
     open_store: Callable[..., Store] = staticmethod(open_store)
     event: Callable[..., NewEvent] = staticmethod(event)
     events_of: Callable[[Store], list[Event]] = staticmethod(events_of)
+    damage: Callable[[Image, str], None] = staticmethod(damage)
     recovered: Callable[[FileSystem], list[Event]] = staticmethod(recovered)

@@ -34,7 +34,7 @@ DELAY_S_MAX = 0.03
 EVENTS_IN_FLIGHT_MAX = 15
 
 Told: TypeAlias = dict[str, tuple[int, str]]
-"""The last seq and link of each stream that a writer was told are on disk."""
+"""The last seq and link of each stream that were acknowledged to a writer."""
 
 
 def url(engine: str, mounted: Path) -> str:
@@ -65,7 +65,7 @@ def cut(mounted: Path, flag: int) -> None:
 
 
 def lost_power(engine: str, mounted: Path, dice: random.Random) -> tuple[Told, Told]:
-    """Let a child write and cut the power: what was told to be on disk before the cut, and all that was told."""
+    """Let a child write and cut the power: what was acknowledged before it, and in all."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

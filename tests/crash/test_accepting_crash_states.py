@@ -26,12 +26,7 @@ def damaged(request: pytest.FixtureRequest, lab: Any) -> SimulatedDisk:
         for number in range(EVENTS):
             store.append(f"order/{number % 2}", lab.event(number, size=250))
     image = disk.image()
-    sealed = sorted(path for path in image if path.endswith("_002.log"))[0]
-    path = f"{lab.directory}/current.log" if request.param == "current" else sealed
-    data = bytearray(image.pop(path) or b"")
-    if request.param != "missing":
-        data[len(data) // 2] ^= 1
-        image[path] = bytes(data)
+    lab.damage(image, request.param)
     found = SimulatedDisk.holding(image)
     with lab.open_store(found) as store:
         verify(store.log)

@@ -41,7 +41,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_invented(history: Any, lab: An
 
 
 def opened(lab: Any, state: CrashState, disk: SimulatedDisk) -> list[Event]:
-    """The verified events after a crash; a power loss alone is never an error of any kind."""
+    """The verified events after a crash; a power loss is never an error."""
     try:
         found: list[Event] = lab.recovered(disk)
     except (errors.TallyError, OSError, AssertionError) as problem:
@@ -50,7 +50,7 @@ def opened(lab: Any, state: CrashState, disk: SimulatedDisk) -> list[Event]:
 
 
 def goes_on(lab: Any, history: Any, state: CrashState, disk: SimulatedDisk) -> None:
-    """The log takes a further append, and holds it when it is opened once more."""
+    """The log takes another append, and holds it when it is opened again."""
     with lab.open_store(disk) as store:
         before = len(lab.events_of(store))
         store.append("order/after", lab.event(999))

@@ -128,7 +128,7 @@ def test_segments_with_swapped_names_are_read_in_their_own_order(lab: Any, sampl
 
 
 def test_a_segment_of_another_store_is_not_adopted(lab: Any, sample: Sample) -> None:
-    """A segment of another store beside ours is left alone and named; in the place of ours it is a hole."""
+    """A segment of another store next to ours is left as it is and named; in the place of ours it is a hole."""
     stranger = made(lab).image[sample.sealed[0]]
     beside = f"{lab.directory}/2020-01-01_001.log"
     disk = SimulatedDisk.holding(sample.image | {beside: stranger})
@@ -142,7 +142,7 @@ def test_a_segment_of_another_store_is_not_adopted(lab: Any, sample: Sample) -> 
 
 
 def test_a_copy_of_a_segment_under_another_name_is_not_read_twice(lab: Any, sample: Sample) -> None:
-    """Two files with the same positions are refused or one of them is left alone; no event is served twice."""
+    """Two files with the same positions are refused, or one of them is ignored; no event is served twice."""
     copy = f"{lab.directory}/2020-01-01_001.log"
     disk = SimulatedDisk.holding(sample.image | {copy: sample.image[sample.sealed[0]]})
     with lab.open_store(disk) as store:
@@ -162,7 +162,7 @@ def test_an_old_copy_of_the_current_segment_is_a_short_log(lab: Any, sample: Sam
 
 
 def test_a_whole_backup_is_an_older_log(lab: Any, sample: Sample) -> None:
-    """A directory restored as a whole is the log of that time; only a witness outside could tell."""
+    """A directory restored as a whole is the log of that time; only an external witness could notice."""
     positions, holes, _ = read_all(lab, sample, sample.older)
     assert (positions, holes) == ([1, 2, 3, 4, 5], [])
 
@@ -215,7 +215,7 @@ def test_a_clock_that_jumps_at_a_rotation_changes_no_order(lab: Any, back_ns: in
 
 
 def test_a_log_on_a_disk_that_folds_case_keeps_streams_apart(lab: Any) -> None:
-    """LH-10: streams that differ in case alone stay two streams where the file system knows no case."""
+    """LH-10: streams that differ only in case stay two streams on a file system that ignores case."""
     disk = SimulatedDisk(folds_case=True)
     with lab.open_store(disk) as store:
         for number in range(6):
@@ -271,7 +271,7 @@ def put_link(path: Path) -> None:
 
 
 def put_fifo(path: Path) -> None:
-    """A FIFO, whose other end nobody holds."""
+    """A FIFO whose other end is not open."""
     path.unlink()
     os.mkfifo(path)
 

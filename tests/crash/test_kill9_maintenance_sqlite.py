@@ -20,7 +20,7 @@ from tallystick.store.verify import verify
 
 ROUNDS = int(os.environ.get("TALLY_KILL_ROUNDS", "30"))
 ROUNDS_PER_STORE = 10
-SLOWNESS_MAX = 10  # rounds go on until enough was done: a slow machine does less before it is killed
+SLOWNESS_MAX = 10  # rounds continue until enough was done: a slow machine does less before it is killed
 DELAY_S_MAX = 0.06
 STREAMS = ("order/a", "order/b")
 
@@ -67,7 +67,7 @@ while True:
 
 
 def killed_round(path: Path, dice: random.Random) -> list[tuple[str, str, int, str]]:
-    """Let a writer run until it is killed; what it told us that was done."""
+    """Let a writer run until it is killed; returns what it reported as done."""
     command = [sys.executable, "-c", _WRITE, str(path), str(dice.random())]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
@@ -117,7 +117,7 @@ def _done(store: Store) -> Counter[str]:
 
 
 def enough(acknowledged: Counter[str]) -> bool:
-    """Whether so many commits of each kind were told of that losing some would show."""
+    """Whether enough commits of each kind were reported, so that a loss would show."""
     return min(acknowledged[word] for word in ("appended", "pruned", "erased")) >= ROUNDS / 2
 
 

@@ -97,7 +97,7 @@ def test_a_killed_store_is_whole_without_damage(killed: str) -> None:
 
 @pytest.mark.security
 def test_an_older_journal_is_not_taken_for_the_newest(engine: str, tmp_path: Path) -> None:
-    """SAFE-01: a journal of an earlier time beside the store, as a copy that was put back, loses nothing silently."""
+    """SAFE-01: an older journal next to the store, restored from a copy, loses nothing silently."""
     url = f"{engine}:{tmp_path}/log"
     journal = tmp_path / _JOURNAL[engine]
     with tallystick.open(url) as store:

@@ -15,7 +15,7 @@ RECORDS = [b"first", b"second" * 200, b"third"]
 
 
 def checksum(payload: bytes, at: int, *, magic: bytes) -> bytes:
-    """A checksum that covers the record's place too, so that a stale record is none; the naive form leaves it out."""
+    """A checksum that also covers the record's place, so that a stale record is invalid; the naive form does not."""
     return zlib.crc32(payload, at if magic else 0).to_bytes(4, "big")
 
 
@@ -61,7 +61,7 @@ def recorded(*, magic: bytes, syncs_dir: bool) -> tuple[SimulatedDisk, list[int]
 
 
 def wrong(state: CrashState, acknowledged: list[int], *, magic: bytes) -> bool:
-    """Whether an acknowledged record is missing, or one is there that nobody wrote."""
+    """Whether an acknowledged record is missing, or one is there that was never written."""
     found = recover(state.disk(), magic=magic)
     required = sum(1 for operations in acknowledged if operations <= state.operations)
     return found != RECORDS[: len(found)] or len(found) < required
@@ -84,7 +84,7 @@ def test_a_missing_directory_sync_is_found() -> None:
 
 
 def test_zeros_taken_for_records_are_found() -> None:
-    """LH-08: zeros behind the end pass for empty records where nothing in a header has to be non-zero."""
+    """LH-08: zeros after the end pass for empty records if nothing in a header has to be non-zero."""
     disk, acknowledged = recorded(magic=b"", syncs_dir=True)
     assert any(wrong(state, acknowledged, magic=b"") for state in crash_states(disk))
 
@@ -112,7 +112,7 @@ def test_the_order_of_states_is_fixed() -> None:
 
 
 def dirty() -> SimulatedDisk:
-    """A disk with 1000 durable bytes in a file and 2000 pending ones behind them."""
+    """A disk with 1000 durable bytes in a file and 2000 pending ones after them."""
     disk = SimulatedDisk.holding({"toy": None, "toy/log": b"d" * 1000})
     disk.open_write("toy/log").write_at(1000, b"p" * 2000)
     return disk
@@ -168,7 +168,7 @@ def test_a_mark_written_many_times_may_be_any_of_them() -> None:
 
 
 def test_unsynced_names_come_in_any_subset_and_a_rename_at_once() -> None:
-    """Two unsynced renames may arrive alone, both or not at all; a file never has two names or half of one."""
+    """Of two unsynced renames one, both or none may arrive; a file never has two names or half of one."""
     disk = SimulatedDisk.holding({"a": b"a", "b": b"b"})
     disk.rename("a", "a2")
     disk.rename("b", "b2")

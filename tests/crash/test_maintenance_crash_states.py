@@ -72,7 +72,7 @@ def run_command(store: Store, number: int) -> None:
 
 
 def two(number: int) -> list[NewEvent]:
-    """Two events that can be told from others."""
+    """Two events that differ from all others."""
     return events(2, first=100 + number)
 
 
@@ -163,7 +163,7 @@ def recovered(lab: Any, state: CrashState, disk: SimulatedDisk) -> Seen:
 
 
 def goes_on(lab: Any, state: CrashState, disk: SimulatedDisk, before: Seen) -> None:
-    """The log is maintained further, and shows it when it is opened once more."""
+    """The log is maintained further, and shows it when it is opened again."""
     with lab.open_store(disk) as store:
         store.append("order/after", two(9))
         upkeep.snapshot(store, "order/after")

@@ -98,7 +98,7 @@ def test_a_failing_operation_leaves_nothing_half_done(lab: Any, operation: str, 
 
 
 def test_a_disk_that_fills_up_byte_by_byte_never_shows_half_of_it(lab: Any) -> None:
-    """LH-16, EVT-07: with any number of free bytes it is there or refused with NoSpace, and room makes it go on."""
+    """LH-16, EVT-07: with any number of free bytes it is there or refused with NoSpace; with room it works again."""
     begun = start(lab)
     outcomes = set()
     for free in range(0, 2500, 29):
@@ -123,7 +123,7 @@ def test_a_disk_that_fills_up_byte_by_byte_never_shows_half_of_it(lab: Any) -> N
 
 
 def test_a_real_disk_that_is_full(tmp_path: Path) -> None:
-    """LH-16, EVT-07: on a small tmpfs snapshots and prunes end with NoSpace, leave nothing, and go on with room."""
+    """LH-16, EVT-07: on a small tmpfs, snapshots and prunes end with NoSpace, leave nothing, and work with room."""
     tools = [tool for tool in ("unshare", "mount") if shutil.which(tool) is None]
     if tools or subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
         pytest.skip("no tmpfs can be mounted here: run as root on Linux")

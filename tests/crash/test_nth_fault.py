@@ -80,7 +80,7 @@ def clean_log(lab: Any) -> SimulatedDisk:
 
 
 def torn_log(lab: Any) -> SimulatedDisk:
-    """A log that was not closed, with an unsynced whole frame, a torn tail behind it, and a temporary file."""
+    """A log that was not closed, with an unsynced whole frame, a torn tail after it, and a temporary file."""
     disk = SimulatedDisk(loses_on_failed_sync=True)
     store = lab.open_store(disk)
     for number in range(4):
@@ -219,7 +219,7 @@ def test_appends_go_on_by_themselves_when_there_is_room(lab: Any, number: int, s
 
 
 def test_a_disk_that_fills_up_byte_by_byte_never_shows_half_a_frame(lab: Any) -> None:
-    """LH-16, LH-19: with any number of free bytes an append is stored or refused, and room makes it go on."""
+    """LH-16, LH-19: with any number of free bytes an append is stored or refused, and with room it works again."""
     start = clean_log(lab)
     used = sum(len(data) for data in start.image().values() if data)
     for free in range(0, 6000, 37):
@@ -232,7 +232,9 @@ def test_a_disk_that_fills_up_byte_by_byte_never_shows_half_a_frame(lab: Any) ->
             disk.capacity_bytes = used + free
             links = append_some(lab, store, many=4, size=700)
             disk.capacity_bytes = None
-            with contextlib.suppress(errors.StoreFailed):  # the disk filled up where only reopening can tell
+            with contextlib.suppress(
+                errors.StoreFailed
+            ):  # the disk filled up at a point where only reopening can say what is there
                 links += append_some(lab, store, many=1, size=700)
         found = lab.recovered(disk.clone())
         assert set(links) <= {event.link for event in found}, free

@@ -37,12 +37,7 @@ def sample(request: pytest.FixtureRequest, lab: Any) -> Damaged:
             store.append(f"order/{number % 2}", lab.event(number, size=250))
         events = list(store.events())
     image = disk.image()
-    sealed = sorted(path for path in image if path.endswith("_002.log"))[0]
-    path = f"{lab.directory}/current.log" if request.param == "current" else sealed
-    data = bytearray(image.pop(path) or b"")
-    if request.param != "missing":
-        data[len(data) // 2] ^= 1
-        image[path] = bytes(data)
+    lab.damage(image, request.param)
     return Damaged(SimulatedDisk.holding(disk.image()), SimulatedDisk.holding(image), events)
 
 

@@ -67,7 +67,7 @@ def test_a_torn_tail_is_cut_at_the_exact_boundary_and_kept(lab: Any, grown: Any,
 
 @pytest.mark.parametrize("fill", FILLS)
 def test_a_lagging_mark_costs_nothing(lab: Any, grown: Any, fill: str) -> None:
-    """LH-19: the mark may lag behind the whole frames; they are served all the same."""
+    """LH-19: the mark may lag behind the whole frames; they are served anyway."""
     for cut in cuts(grown, fill)[::7]:
         frames = whole(grown, cut)
         for mark in range(frames):
@@ -76,7 +76,7 @@ def test_a_lagging_mark_costs_nothing(lab: Any, grown: Any, fill: str) -> None:
 
 
 def without_record(disk: SimulatedDisk) -> dict[str, bytes | None]:
-    """What a disk holds but for the record of damage, which is no part of the log."""
+    """What a disk holds without the record of damage, which is not part of the log."""
     return {path: data for path, data in disk.image().items() if not path.endswith("/damage.json")}
 
 

@@ -20,7 +20,7 @@ Hook = Callable[[str, str], object]
 
 
 class HookedDisk(FaultyFileSystem):
-    """The real disk; `before` and `after` are told of each operation and its path. What a hook does is not told."""
+    """The real disk; `before` and `after` get each operation and its path, but not what a hook does."""
 
     def __init__(self) -> None:
         super().__init__(Disk())
@@ -48,7 +48,7 @@ class HookedDisk(FaultyFileSystem):
 
 
 class HookedFile(FaultyFile):
-    """A file that also tells of a sync when it is done."""
+    """A file that also reports a sync when it is done."""
 
     def sync(self) -> None:
         super().sync()

@@ -63,7 +63,7 @@ def whole(store: Store) -> int:
 
 
 def test_nothing_is_hashed_twice(store: Store, judged: Any) -> None:
-    """SAFE-01: the second reading of the log, and of a stream, compares hashes of frames alone, from anywhere on."""
+    """SAFE-01: the second reading of the log, and of a stream, compares only hashes of frames, wherever it begins."""
     for read, cost in (
         (lambda: whole(store), EVENTS),
         (lambda: store.read_stream(LONG), EVENTS),

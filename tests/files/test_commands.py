@@ -144,7 +144,7 @@ def test_a_key_of_the_same_digest_is_another_command(opened: Any, monkeypatch: p
 
 
 def test_no_room_leaves_the_commands_as_they_are(opened: Any) -> None:
-    """LH-16, CP-06: neither a command nor forgetting one is half done on a full disk; both go on with room."""
+    """LH-16, CP-06: neither a command nor forgetting one is half done on a full disk; both work again with room."""
     files = FaultyFileSystem(Disk())
     store = opened(filesystem=files)
     run(store, 1)

@@ -87,7 +87,7 @@ def test_it_is_gone_when_the_erasure_returns(opened: Any, directory: Path, where
 
 
 def test_an_interrupted_erasure_is_finished_at_the_next_opening(opened: Any, directory: Path, hooked: Any) -> None:
-    """EVT-14: the commit stands; if the rewriting fails it is said, and the next opening for writing does it."""
+    """EVT-14: the commit stays; if the rewrite fails that is reported, and the next opening for writing does it."""
     store = opened(filesystem=hooked, segment_bytes_max=SMALL)
     secret(store)
     fill(store)
@@ -222,7 +222,7 @@ def test_an_erased_response_is_gone_from_every_file(opened: Any, directory: Path
 
 
 def test_a_reader_beside_it_sees_the_erasure_and_no_damage(opened: Any, directory: Path) -> None:
-    """LH-09: one that had the old file open goes on, and one that opens later reads the new one."""
+    """LH-09: a reader that had the old file open continues, and one that opens later reads the new file."""
     store = opened(segment_bytes_max=SMALL)
     secret(store)
     fill(store)

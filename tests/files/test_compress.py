@@ -95,7 +95,7 @@ def test_a_lookup_unpacks_one_member(packed: Any, monkeypatch: pytest.MonkeyPatc
 
 
 def test_gzip_itself_can_read_it(packed: Any, directory: Path, tmp_path: Path) -> None:
-    """LH-09: behind the header stand plain gzip members; with the table cut off, gzip gives the frames back."""
+    """LH-09: plain gzip members follow the header; with the table cut off, gzip returns the frames."""
     data = first_of(directory).read_bytes()
     count = int.from_bytes(data[-36:-32], "big")
     (tmp_path / "frames.gz").write_bytes(data[segment.SIZE_MAX : len(data) - 36 - 20 * count])
@@ -107,7 +107,7 @@ def test_gzip_itself_can_read_it(packed: Any, directory: Path, tmp_path: Path) -
 
 
 def test_a_damaged_member_is_a_hole(packed: Any, directory: Path, opened: Any, flip: Any) -> None:
-    """Settled 15: the frames of that member are a named hole; everything before and behind it is served."""
+    """Settled 15: the frames of that member are a named hole; everything before and after it is served."""
     expected = list(packed.events())
     packed.close()
     path = first_of(directory)

@@ -1,4 +1,4 @@
-"""Sealed segments are compressed by themselves, beside the writer, and what is not done is said and done later."""
+"""Sealed segments are compressed automatically while the writer works. A failure is reported, and tried again."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def settled(store: Any) -> tuple[int, int, str]:
 
 
 def test_what_is_sealed_is_compressed(opened: Any, directory: Path) -> None:
-    """LH-09, LH-18: with no call and no policy; a reader beside it, and every way of reading, see no difference."""
+    """LH-09, LH-18: without a call and without a policy; no reader sees a difference, in this process or another."""
     store = opened(segment_bytes_max=SEGMENT_BYTES_MAX, compress_bytes_min=MINIMUM)
     store.append("order/1", events(10))
     reader = opened(readonly=True)
@@ -53,7 +53,7 @@ def test_what_is_sealed_is_compressed(opened: Any, directory: Path) -> None:
 
 
 def test_by_default_a_segment_of_64_kib_is(opened: Any) -> None:
-    """LH-18: nobody has to ask for it; smaller ones are left to retention."""
+    """LH-18: no call is needed; smaller segments are left to retention."""
     store = opened(segment_bytes_max=100_000)
     fill(store, 2)
     assert settled(store) == (1, 2, "")
@@ -86,7 +86,7 @@ def test_what_an_earlier_process_left_is_compressed_at_opening(opened: Any) -> N
     ids=["no room", "no sync", "held open"],
 )
 def test_what_fails_is_said_and_tried_again(opened: Any, hooked: Any, directory: Path, fault: Any) -> None:
-    """LH-16: the segment stays as it was, appends go on, and the next sealing does it."""
+    """LH-16: the segment stays as it was, appends continue, and the next sealing does it."""
     store = opened(filesystem=hooked, segment_bytes_max=SEGMENT_BYTES_MAX, compress_bytes_min=1 << 40)
     fill(store, 2)
     store.close()
@@ -130,7 +130,7 @@ def test_appends_do_not_wait_for_it(opened: Any, hooked: Any) -> None:
 
 
 def test_a_damaged_segment_is_not_compressed_and_is_said(opened: Any, directory: Path, flip: Any) -> None:
-    """SAFE-03: compression reads every frame; one that does not check out goes on record, and no byte is changed."""
+    """SAFE-03: compression reads every frame; an invalid one goes on record, and no byte is changed."""
     with opened(segment_bytes_max=SEGMENT_BYTES_MAX, compress_bytes_min=1 << 40) as store:
         fill(store)
     path = sorted(directory.glob("2*.log"))[0]

@@ -1,4 +1,4 @@
-"""Damage in `beside.db`, which is no part of the log: it is set aside and made again, said so, and blocks nothing."""
+"""Damage in `beside.db`, which is not part of the log: it is quarantined, rebuilt and reported, and blocks nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def fill(store: tallystick.Store) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_database_is_set_aside_and_made_again(opened: Any, directory: Path, damage: str) -> None:
-    """SAFE-02: the log is whole, so appends go on; consumers and projections begin again, and doctor says why."""
+    """SAFE-02: the log is whole, so appends continue; consumers and projections start again, and doctor says why."""
     with opened() as store:
         fill(store)
     path = directory / "beside.db"

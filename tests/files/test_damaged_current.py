@@ -1,4 +1,4 @@
-"""A damaged or cut current.log is told from one that a crash left behind, also when the synced mark lags."""
+"""A damaged or cut current.log is distinguished from one that a crash left, also when the synced mark lags."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_an_index_that_knew_more_than_the_file_holds_is_evidence_of_a_cut(
 def test_a_log_without_a_readable_segment_says_how_much_is_lost(
     opened: Any, directory: Path, flip: Any, known: str, last: int
 ) -> None:
-    """LH-08: positions 1 to the last that the mark knows; the first at least, if nobody knows."""
+    """LH-08: positions 1 to the last one that the mark knows; at least the first, if nothing knows more."""
     with opened() as store:
         store.append("order/1", events(3))
     flip(directory / "current.log", 40)

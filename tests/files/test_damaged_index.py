@@ -1,4 +1,4 @@
-"""Bit rot in index files: an index is made again from its segment, and until then nobody is told anything wrong."""
+"""Bit rot in index files: an index is rebuilt from its segment, and never gives a wrong answer before that."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_current_index_that_is_damaged_after_opening_tells_nothing_twice(
 def test_a_damaged_index_of_a_segment_that_this_process_sealed_is_made_again(
     opened: Any, directory: Path, rot: Any, forgetful: Any, section: str
 ) -> None:
-    """LH-16: reads and appends go on when a section is read again and found damaged, in whichever segment it lies."""
+    """LH-16: reads and appends continue when a section is read again and found damaged, in any segment."""
     store = opened(segment_bytes_max=1024)
     fill(store)
     store.append("order/9", events(1))
@@ -118,7 +118,7 @@ def test_a_damaged_index_of_a_segment_that_this_process_sealed_is_made_again(
 def test_an_index_from_before_a_segment_was_full_does_not_answer_for_it(
     opened: Any, directory: Path, tmp_path: Path
 ) -> None:
-    """SAFE-01: segments that exchanged their names: a reader is not told that streams end where an old index ends."""
+    """SAFE-01: segments that exchanged their names: a reader does not see streams end where an old index ends."""
     with opened() as store:
         fill(store)
     with opened(segment_bytes_max=6000) as store:

@@ -25,7 +25,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("readonly", [False, True], ids=["writer", "reader"])
 def test_a_frame_that_was_kept_does_not_serve_what_was_erased_since(opened: Any, way: Any, readonly: bool) -> None:
-    """EVT-14: every way of reading had the payload, keeps its frame in memory, and gives it to nobody any more."""
+    """EVT-14: every way of reading had the payload and keeps its frame in memory, and never returns it again."""
     store = opened()
     store.append("order/1", events(5))
     reader = opened(readonly=True) if readonly else store

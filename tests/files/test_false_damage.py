@@ -1,4 +1,4 @@
-"""Readers beside a writer that goes on: what looks like damage for a moment is not reported."""
+"""Readers next to an active writer: what looks like damage for a moment is not reported."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_reader_that_opens_while_a_segment_is_sealed_reports_no_hole(hooked: A
 
 
 def test_a_reader_that_saw_a_seal_goes_on_with_the_next_segments(opened: Any, hooked: Any, directory: Path) -> None:
-    """LH-06: a current.log that is renamed behind the listing of its directory leaves no trace in what comes later."""
+    """LH-06: a current.log that is renamed after its directory was listed has no effect on later reads."""
     writer = opened(segment_bytes_max=256)
     writer.append("order/1", events(1))
     writer.append("order/1", events(1))
@@ -73,7 +73,7 @@ def test_a_reader_that_saw_a_seal_goes_on_with_the_next_segments(opened: Any, ho
 def test_a_thread_sees_no_damage_while_another_one_takes_in_what_is_new(
     opened: Any, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
-    """EVT-06: on one reading handle, an index that has just grown points at nothing behind the end of the segment."""
+    """EVT-06: on one reading handle, an index that has just grown points at nothing after the end of the segment."""
     writer, reader = opened(), opened(readonly=True)
     grown, asked = threading.Event(), threading.Event()
     first_id = writer.append("order/1", events(1)) and next(iter(writer.events())).id

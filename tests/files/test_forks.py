@@ -1,4 +1,4 @@
-"""A handle that a forked process inherits: the parent's lock stays the parent's, and the child is told."""
+"""A handle that a forked process inherits: the parent keeps its lock, and the child is refused."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 
 import tallystick
 from tallystick import errors
+from tallystick.store.transfer import Transfer
 from tallystick.testing.builders import events
 
 pytestmark = [
@@ -119,15 +120,16 @@ def busy(opened: Any) -> Iterator[Any]:
     "act",
     [
         lambda store: store.append("order/9", events(1)),
+        lambda store: store.log.receive(Transfer(after=0, events=())),
         lambda store: store.log.reclaim(compress_before=None, progress=lambda done: None),
         lambda store: store.read(limit=1),
         lambda store: store.stream_head("order/0"),
         lambda store: store.head(),
     ],
-    ids=["append", "reclaim", "read", "stream_head", "head"],
+    ids=["append", "receive", "reclaim", "read", "stream_head", "head"],
 )
 def test_a_child_that_was_forked_during_commits_is_refused_and_does_not_hang(busy: Any, act: Any) -> None:
-    """SAFE-04: locks that another thread held at the fork are never free again in the child: it is told at once."""
+    """SAFE-04: locks that another thread held at the fork are never free in the child: it is refused at once."""
 
     def acts() -> bool:
         found = refused(lambda: act(busy))

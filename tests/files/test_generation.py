@@ -43,7 +43,7 @@ def fill(store: Any, count: int = 20) -> list[Any]:
 
 @pytest.mark.parametrize("header", [FIRST, LATER])
 def test_a_header_comes_back(header: Header) -> None:
-    """LH-06: what was encoded is decoded, in both formats; more bytes behind it do not matter."""
+    """LH-06: what was encoded is decoded, in both formats; more bytes after it do not matter."""
     data = segment.encode(header)
     assert len(data) == header.size
     assert segment.decode(data + b"more", path="") == header
@@ -92,7 +92,7 @@ def test_a_copy_of_a_segment_is_no_damage(opened: Any, directory: Path) -> None:
 
 
 def test_a_copy_with_other_bytes_is_damage(opened: Any, directory: Path) -> None:
-    """Settled 6: nobody chooses between two segments of one identity; the log is read-only, and both stay."""
+    """Settled 6: no choice is made between two segments of one identity; the log is read-only, and both stay."""
     with opened(segment_bytes_max=SMALL) as store:
         fill(store)
     first = sorted(directory.glob("2*.log"))[0]
@@ -146,7 +146,7 @@ def test_a_segment_that_is_in_use_is_rewritten_later(opened: Any, hooked: Any, e
 
 
 def test_a_full_disk_leaves_the_old_generation(opened: Any, hooked: Any, directory: Path) -> None:
-    """LH-16: without room for the new generation the old one stays, and the log goes on."""
+    """LH-16: without room for the new generation the old one stays, and the log works."""
     store = opened(filesystem=hooked, segment_bytes_max=SMALL)
     fill(store)
     upkeep.prune(store, "order/0", 8)
@@ -183,7 +183,7 @@ def test_a_segment_without_events_is_no_damage(opened: Any) -> None:
     store = opened(clock=clock)
     store.append("order/1", events(2))
     clock.now += 2 * DAY_NS
-    store.acquire_lease("run/one")  # seals, and is alone in the next segment
+    store.acquire_lease("run/one")  # seals, and is the only frame of the next segment
     clock.now += 2 * DAY_NS
     store.append("order/1", events(2))  # seals that one
     assert len(store.log._view.segments) == 3

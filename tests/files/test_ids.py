@@ -20,7 +20,7 @@ def test_verify_finds_an_id_that_stands_twice(opened: Any, monkeypatch: pytest.M
     store.append("order/1", named(1))
     store.append("order/1", events(1))
     with monkeypatch.context() as patched:
-        patched.setattr(store.log, "find", lambda _: None)  # a ledger that is told that the id is new
+        patched.setattr(store.log, "find", lambda _: None)  # for the ledger the id is new
         assert store.append("order/1", named(2, id=1)).position == 3
     store.close()
     again = opened()
@@ -31,7 +31,7 @@ def test_verify_finds_an_id_that_stands_twice(opened: Any, monkeypatch: pytest.M
 
 
 def test_ids_in_many_segments_without_a_repetition_are_no_problem(opened: Any) -> None:
-    """Ids that come out of order make ranges that overlap; that alone is not reported."""
+    """Ids that come out of order make ranges that overlap; that is not reported."""
     store = opened(segment_bytes_max=256)
     for number in (5, 1, 9, 3, 7, 2):
         store.append("order/1", named(number))
@@ -55,7 +55,7 @@ class Asking(array):  # type: ignore[type-arg]
 
 
 def test_a_stored_id_is_found_between_any_two_steps_of_adding_others() -> None:
-    """EVT-01: a retry that asks while the writer adds ids is not told that its event is new."""
+    """EVT-01: a retry that asks while the writer adds ids does not find its event to be new."""
     index = GrowingIndex(begin=0, position=1)
     index._add_ids([event_id(number) for number in range(10)], 100)
     asking = Asking("I", index.id_offsets)

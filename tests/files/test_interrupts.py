@@ -14,7 +14,7 @@ import pytest
 from tallystick import errors
 from tallystick.engines.files.engine import FilesLog
 from tallystick.engines.files.index import GrowingIndex
-from tallystick.store import combining
+from tallystick.store import group_commit
 from tallystick.store.commit import Appended
 from tallystick.store.verify import verify
 from tallystick.testing.builders import events
@@ -128,9 +128,9 @@ def test_a_group_that_is_interrupted_while_it_is_taken_forgets_no_thread(opened:
 
 
 def test_a_request_that_was_just_taken_from_the_queue_is_not_forgotten(queued: Any) -> None:
-    """LH-16: also when the interrupt comes right behind the taking of another thread's request."""
+    """LH-16: also when the interrupt comes right after another thread's request was taken."""
     store, queue = queued
-    own = combining._Queued([])
+    own = group_commit._Queued([])
     queue.append(own)
     with beside(store, waiting=2) as got:
         queue.armed = True

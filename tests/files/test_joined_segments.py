@@ -69,7 +69,7 @@ def indexes(directory: Path) -> list[str]:
 
 @pytest.fixture
 def grown(opened: Any, large: NewEvent) -> Store:
-    """Six sealed segments, all below the floor; two events of another stream are among them, and one is behind."""
+    """Six sealed segments, all below the floor; two events of another stream are among them, and one is after them."""
     store: Store = opened(segment_bytes_max=SMALL)
     for number in range(5):
         store.append("order/1", large)
@@ -194,7 +194,7 @@ def test_what_is_large_stays_alone(
 def test_a_segment_that_was_joined_and_is_there_again_is_no_part_of_the_log(
     grown: Store, opened: Any, directory: Path, readonly: bool
 ) -> None:
-    """LH-09: a crash or a partial restore leaves it beside the joined one; a writer removes it."""
+    """LH-09: a crash or a partial restore leaves it next to the joined one; a writer removes it."""
     names = logs(directory)
     for name in names:
         shutil.copy(directory / name, directory.parent / name)

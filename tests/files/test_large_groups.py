@@ -10,8 +10,8 @@ import pytest
 
 from tallystick import NewEvent, errors
 from tallystick.engines.files import frame
-from tallystick.store import combining
-from tallystick.store.combining import by_bytes
+from tallystick.store import group_commit
+from tallystick.store.group_commit import by_bytes
 from tallystick.store.prepare import Part, Request
 from tallystick.store.verify import verify
 from tallystick.testing.faults import Fault
@@ -25,7 +25,7 @@ def padded(size: int, stream: str = "order/1", **options: Any) -> Request:
 def test_a_group_over_the_byte_limit_is_split(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """LH-16: requests that are each valid are all written when they come at once, in order, each with its outcome."""
     monkeypatch.setattr(frame, "BODY_BYTES_MAX", 4000)
-    monkeypatch.setattr(combining, "by_bytes", functools.partial(by_bytes, bytes_max=2000))
+    monkeypatch.setattr(group_commit, "by_bytes", functools.partial(by_bytes, bytes_max=2000))
     store = opened()
     requests = [padded(1200, expected=number) for number in range(5)]
     *done, refused, last = store.submit([*requests, padded(1200, expected=99), padded(10)])
@@ -41,8 +41,8 @@ def test_a_group_over_the_byte_limit_is_split(opened: Any, monkeypatch: pytest.M
 def test_each_part_of_a_split_group_has_its_own_outcome(
     opened: Any, monkeypatch: pytest.MonkeyPatch, hooked: Any, full: int
 ) -> None:
-    """SAFE-05: when the disk is full for one part of a group, only its requests are told so; the others are durable."""
-    monkeypatch.setattr(combining, "by_bytes", functools.partial(by_bytes, bytes_max=2000))
+    """SAFE-05: when the disk is full for one part of a group, only its requests are refused; the others are durable."""
+    monkeypatch.setattr(group_commit, "by_bytes", functools.partial(by_bytes, bytes_max=2000))
     store = opened(filesystem=hooked)
     hooked.inject(Fault(operation="write", path_part="current.log", nth=full, error=errno.ENOSPC))
     outcomes = store.submit([padded(1200, f"order/{number}") for number in range(3)])

@@ -1,4 +1,4 @@
-"""What lies behind the last frame may be as large as a disk: it is looked at in pieces."""
+"""The bytes after the last frame may be as large as a disk: they are read in pieces."""
 
 from __future__ import annotations
 

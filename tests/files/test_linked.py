@@ -1,4 +1,4 @@
-"""A log whose files have other names: a copy by hard links, a file that is mounted alone."""
+"""A log whose files have other names: a copy by hard links, a file that is mounted by itself."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_file_that_two_logs_have_is_not_written(log: Path, tmp_path: Path, nam
 @pytest.mark.security
 @pytest.mark.skipif(not CAN_MOUNT, reason="this machine allows no namespaces")
 def test_a_current_log_that_is_mounted_alone_is_not_written(log: Path, tmp_path: Path) -> None:
-    """CP-02: the lock beside it is another one."""
+    """CP-02: the lock next to it is another one."""
     shutil.copytree(log, tmp_path / "a copy")
     target = f"{tmp_path}/a copy"
     script = f'mount --bind {log}/current.log "{target}/current.log"; exec "$@"'

@@ -123,7 +123,7 @@ def spoilt(directory: Path, names: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("lost", UNKNOWN)
 def test_an_end_that_nothing_knows_of_is_refused(opened: Any, directory: Path, lost: str) -> None:
-    """SAFE-04: without current.log and the mark, nobody is told that the log ends where the rest of it does."""
+    """SAFE-04: without current.log and the mark, the log is not taken to end where the rest of it does."""
     with opened(segment_bytes_max=3000) as store:
         filled(store)
     UNKNOWN[lost](directory)
@@ -145,7 +145,7 @@ def test_an_end_that_nothing_knows_of_is_refused(opened: Any, directory: Path, l
 
 @pytest.mark.parametrize("lost", [name for name in UNKNOWN if name != "its header"])
 def test_an_end_that_nothing_knows_of_is_not_refilled(opened: Any, directory: Path, tmp_path: Path, lost: str) -> None:
-    """SAFE-04: nobody can say that what a copy has is all, so it is put in place as a whole, or not at all."""
+    """SAFE-04: it is not known whether a copy has everything, so it is put in place as a whole, or not at all."""
     with opened(segment_bytes_max=3000) as store:
         filled(store)
     shutil.copytree(directory, tmp_path / "copy")
@@ -180,7 +180,7 @@ def test_what_stands_beside_the_log_is_evidence(
 
 
 def test_refilling_restores_an_end_of_which_only_an_index_knows(opened: Any, directory: Path, tmp_path: Path) -> None:
-    """LH-16: the lost end is put back from a copy, and appends go on behind it."""
+    """LH-16: the lost end is restored from a copy, and appends continue after it."""
     with opened(segment_bytes_max=3000) as store:
         filled(store)
         wanted = [item.link for item in store.events()]

@@ -18,7 +18,7 @@ MS = 1_000_000
 def test_a_minter_that_a_signal_handler_enters_again_neither_hangs_nor_repeats_an_id(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """LH-03: whoever comes in while numbers are being taken gets others, and the minter rises as before."""
+    """LH-03: a caller that comes in while numbers are taken gets other numbers, and ids rise as before."""
     minter, inner = ids.Minter(), list[bytes]()
     randbits = secrets.randbits
 
@@ -36,7 +36,7 @@ def test_a_minter_that_a_signal_handler_enters_again_neither_hangs_nor_repeats_a
 
 
 def test_ids_rise_over_milliseconds_without_fresh_randomness(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LH-03: a new millisecond goes on with the same tail; ids rise and carry their time."""
+    """LH-03: a new millisecond continues with the same tail; ids rise and carry their time."""
     drawn: list[int] = []
     randbits = secrets.randbits
 

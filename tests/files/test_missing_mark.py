@@ -1,4 +1,4 @@
-"""A reader beside a synced mark that is missing, emptied or damaged: it sees what recovery would, or refuses."""
+"""A reader of a log whose synced mark is missing, empty or damaged: it sees what recovery would, or refuses."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def whole(directory: Path, count: int) -> None:
 
 
 def opened_elsewhere(directory: Path) -> str:
-    """What another process is told when it opens the log for writing."""
+    """What another process gets when it opens the log for writing."""
     command = [sys.executable, "-c", OPENER, f"files:{directory}"]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
 
@@ -78,7 +78,7 @@ def test_a_writer_whose_directory_is_replaced_by_a_copy_leaves_the_copy_alone(op
 
 
 def test_what_stands_beside_a_moved_log_is_refused(opened: Any, directory: Path) -> None:
-    """SAFE-04: checkpoints and rows are found by name, and would be those of whatever stands there now."""
+    """SAFE-04: checkpoints and rows are found by name, and would be those of whatever has that name now."""
     writer = opened()
     writer.append("order/1", events(3))
     writer.save_checkpoint("mailer", 2)

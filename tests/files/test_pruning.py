@@ -1,4 +1,4 @@
-"""Pruned prefixes of a file log: gone for everyone who asks, remembered where it matters, found again after opening."""
+"""Pruned prefixes of a file log: gone for every reader, remembered where needed, and known again after opening."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write_side(store: Any, records: SideRecords) -> None:
 
 
 def test_a_witness_in_another_process_is_never_shown_what_is_gone(opened: Any, directory: Path) -> None:
-    """EVT-05, EVT-14: whoever was shown the fact is never again shown the event or payload that it names."""
+    """EVT-05, EVT-14: a reader that has seen the fact never sees the event or payload that it names again."""
     store = opened(segment_bytes_max=20_000)
     store.append("order/1", events(10))
     command = [sys.executable, str(WITNESS), str(directory)]
@@ -74,7 +74,7 @@ def test_a_cut_is_found_without_a_scan(opened: Any, directory: Path, monkeypatch
 
 @pytest.mark.parametrize("readonly", [True, False], ids=["reader", "writer"])
 def test_an_index_that_is_lost_or_bad_loses_no_cut(opened: Any, directory: Path, rot: Any, readonly: bool) -> None:
-    """LH-16, EVT-05: cuts, erasures, snapshots and commands are found again from the segments alone."""
+    """LH-16, EVT-05: cuts, erasures, snapshots and commands follow from the segments only."""
     store = opened(segment_bytes_max=2048)
     store.append("order/1", events(6))
     store.append("order/2", events(6))
@@ -140,7 +140,7 @@ def test_what_a_rewriting_leaves_behind_is_enough(opened: Any) -> None:
 
 
 def test_an_org_that_only_the_cut_remembers_holds(opened: Any) -> None:
-    """Settled 3: events behind the cut belong to the org of the stream, though none of them says so."""
+    """Settled 3: events after the cut belong to the org of the stream, though none of them says so."""
     store = opened()
     store.append("order/1", [event(meta={"org": "acme"}), event(2)])
     upkeep.prune(store, "order/1", 1)
@@ -150,7 +150,7 @@ def test_an_org_that_only_the_cut_remembers_holds(opened: Any) -> None:
 
 @pytest.mark.parametrize("read", [lambda reader: reader.read(), lambda reader: reader.read_stream("order/1")])
 def test_what_is_pruned_during_a_read_is_not_silently_left_out(opened: Any, hooked: Any, read: Any) -> None:
-    """EVT-03: a reader that had begun below a cut is told so, and does not get the rest as if it were all."""
+    """EVT-03: a reader that began below a cut is refused, and does not get the rest as if it were everything."""
     store = opened(filesystem=hooked)
     for number in range(3):
         store.append("order/1", events(2, first=number))
@@ -173,7 +173,7 @@ def test_what_is_pruned_during_a_read_is_not_silently_left_out(opened: Any, hook
 def test_an_index_that_is_made_again_tells_nothing_twice(
     opened: Any, directory: Path, rot: Any, forgetful: Any
 ) -> None:
-    """LH-14, LH-16: a segment of the past that is indexed once more does not bring back what was dropped since."""
+    """LH-14, LH-16: an older segment that is indexed again does not bring back what was dropped since."""
     store = opened(segment_bytes_max=2048)
     store.append("order/1", named(1))
     made = upkeep.snapshot(store, "order/1")

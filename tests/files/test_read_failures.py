@@ -1,4 +1,4 @@
-"""Reading that fails for a reason outside of the log: a typed error, and the writer goes on."""
+"""A read that fails for a reason outside the log: a typed error, and the writer continues."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def goes_on(store: Any, last: int) -> None:
 def test_too_many_open_files_is_a_typed_error_of_the_reader(
     filled: Any, opened: Any, hooked: Any, question: Any
 ) -> None:
-    """LH-16: a process that has no descriptors left is told so, and reads on when it has some again."""
+    """LH-16: a process without free descriptors gets an error, and reads again when it has some."""
     reader = opened(readonly=True, filesystem=hooked)
     assert reader.head() == 8
     hooked.inject(Fault(operation="open", error=errno.EMFILE, persistent=True))
@@ -73,7 +73,7 @@ def test_rot_in_the_header_of_a_sealed_segment_is_damage(
 def test_a_segment_that_is_moved_away_is_a_typed_error_and_does_not_detach_the_writer(
     filled: Any, directory: Path, tmp_path: Path
 ) -> None:
-    """LH-16: the read fails, and when the segment is back reads and appends go on."""
+    """LH-16: the read fails, and when the segment is back reads and appends work again."""
     path = min(directory.glob("2*.log"))
     path.rename(tmp_path / path.name)
     with pytest.raises(errors.ReadFailed):

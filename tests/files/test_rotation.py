@@ -1,4 +1,4 @@
-"""When a log that nobody configured begins its next segment, and how hard its files are compressed."""
+"""When a log with default settings begins its next segment, and how hard its files are compressed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_segment_holds_a_hundred_million_bytes_and_not_one_more(opened: Any, d
         store.append("order/1", [_sized(1_000_000)] * 4)
     before = _size(directory)
     store.append("order/1", _sized(900_000))
-    around = _size(directory) - before - 900_000  # what a frame takes beside the text
+    around = _size(directory) - before - 900_000  # the size of a frame without its text
     while (left := 100_000_000 - _size(directory)) > 950_000:
         store.append("order/1", _sized(900_000))
     if left > 70_000 + around:

@@ -1,4 +1,4 @@
-"""Sealing a segment while threads read, and beside files that are not ours."""
+"""Sealing a segment while threads read, and next to files that are not ours."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 2
 
 
 def read_in_the_middle_of_sealing(store: Any, disk: Any, large: Any) -> None:
-    """Seal twice; during the second time, when current.log has gone, a thread reads a segment nobody has read yet."""
+    """Seal twice; during the second time, when current.log has gone, a thread reads a segment that was not read yet."""
     reading = threading.Thread(target=lambda: store.read(after=store.head() - 1))
 
     def at_the_rename(operation: str, path: str) -> bool:
@@ -67,7 +67,7 @@ def test_a_sealed_name_is_never_taken_twice(opened: Any, hooked: Any, large: Any
 
 
 def test_a_foreign_file_with_a_dated_name_is_not_overwritten(opened: Any, directory: Any, large: Any) -> None:
-    """LH-06: a segment of another store that lies in the directory is reported, left alone, and its name not taken."""
+    """LH-06: a segment of another store in the directory is reported and left as it is, and its name is not taken."""
     with tallystick.open(f"files:{directory}.other", segment_bytes_max=3000) as other:
         other.append("order/1", large)
         other.append("order/1", large)

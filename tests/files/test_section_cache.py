@@ -44,7 +44,7 @@ def test_a_section_that_is_put_twice_counts_once() -> None:
 
 
 def test_an_emptied_cache_holds_as_much_as_a_new_one() -> None:
-    """Nothing that was let go is counted."""
+    """Nothing that was forgotten is counted."""
     cache = SectionCache(bytes_max=30)
     for _ in range(2):
         cache.clear()

@@ -1,4 +1,4 @@
-"""Short frames: a commit of one event takes less room, holds the same fields, and older logs go on as they are."""
+"""Short frames: a commit of one event takes less room and holds the same fields, and older logs keep their format."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_every_bit_of_a_short_frame_counts() -> None:
 
 
 def test_a_changed_length_is_not_a_torn_frame() -> None:
-    """LH-08: the check of the header tells the two apart."""
+    """LH-08: the check of the header distinguishes the two."""
     data = encoded(row())
     longer = data[:4] + (int.from_bytes(data[4:6], "big") + 1).to_bytes(2, "big") + data[6:]
     assert frames.decode_header(IDENTITY, longer, offset=188) is None
@@ -128,7 +128,7 @@ def kinds(path: Path) -> list[bool]:
 
 
 def test_single_appends_are_short_and_others_are_not(opened: Callable[..., Any], directory: Path) -> None:
-    """LH-18: a commit of one event takes the short form, and one that is found behind damage is found."""
+    """LH-18: a commit of one event takes the short form, and one after damage is found."""
     with opened() as store:
         store.append("order/1", named(1))
         store.append("order/1", events(2))
@@ -199,7 +199,7 @@ def test_a_rewritten_segment_of_the_second_format_is_read(opened: Callable[..., 
 def test_a_frame_is_found_however_far_behind_the_damage_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, junk: int
 ) -> None:
-    """LH-08: the search goes on from piece to piece, and misses no frame that begins at the end of one."""
+    """LH-08: the search continues from piece to piece, and misses no frame that begins at the end of one."""
     monkeypatch.setattr(scan, "SEARCH_BYTES", 100)
     frame = bytes(FrameBuffer().encode(IDENTITY, junk, 7, [row(position=7)], recorded=9, side=[]))
     path = tmp_path / "current.log"

@@ -55,7 +55,7 @@ def handler() -> Iterator[Handler]:
 
 @pytest.mark.parametrize("url", ["files:{}/log", "sqlite:{}/log.db", "memory:"])
 def test_an_append_inside_an_append_of_the_same_thread_is_refused(handler: Handler, tmp_path: Path, url: str) -> None:
-    """EVT-01, LH-19: it neither hangs nor writes: the append goes on, and each position is given once."""
+    """EVT-01, LH-19: it neither hangs nor writes: the append continues, and each position is used once."""
     with tallystick.open(url.format(tmp_path), clock=handler.clock) as store:
         handler.store = store
         done = [store.append("order/main", events(2, first=number)) for number in range(5)]

@@ -1,4 +1,4 @@
-"""The files of snapshots: whole or no snapshot, removed when nobody names them, and no burden on memory or appends."""
+"""The files of snapshots: whole or not a snapshot, removed when no frame names them, no burden on appends."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def cut_short(path: Path) -> None:
 
 
 def prolong(path: Path) -> None:
-    """Put something behind the end."""
+    """Put something after the end."""
     path.write_bytes(path.read_bytes() + b"x")
 
 
@@ -192,7 +192,7 @@ def test_a_dropped_file_is_gone_from_the_disk(made: Any, directory: Path) -> Non
 
 
 def test_a_refused_commit_leaves_no_file(made: Any, directory: Path) -> None:
-    """EVT-02, EVT-11: neither under its name nor beside it."""
+    """EVT-02, EVT-11: neither under its name nor under a temporary one."""
     store, _ = made
     other = upkeep.snapshot_of(store, "order/1", BODY)
     before = list((directory / "snapshots").iterdir())
@@ -229,7 +229,7 @@ def test_a_reader_sees_snapshots_come_and_go(made: Any, opened: Any) -> None:
 @pytest.mark.parametrize("operation", ["create", "write", "sync", "rename"])
 @pytest.mark.parametrize("error", sorted(FULL), ids=errno.errorcode.__getitem__)
 def test_no_room_for_a_snapshot_refuses_it_alone(opened: Any, directory: Path, operation: str, error: int) -> None:
-    """LH-16: the snapshot is refused with NoSpace and leaves nothing; appends go on, and so do snapshots with room."""
+    """LH-16: the snapshot is refused with NoSpace and leaves nothing; appends work, and snapshots with room."""
     files = FaultyFileSystem(Disk())
     store = opened(filesystem=files)
     store.append("order/1", events(3))
@@ -246,7 +246,7 @@ def test_no_room_for_a_snapshot_refuses_it_alone(opened: Any, directory: Path, o
 
 
 def test_no_room_for_the_frame_takes_the_snapshot_back(opened: Any, directory: Path) -> None:
-    """LH-16: the file was whole and in place, the commit had no room: neither is there, and all goes on by itself."""
+    """LH-16: the file was whole and in place, but the commit had no room: neither stays, and everything works again."""
     files = FaultyFileSystem(Disk())
     store = opened(filesystem=files)
     store.append("order/1", events(3))
@@ -309,7 +309,7 @@ def test_a_snapshot_made_twice_is_one(made: Any) -> None:
 
 
 def test_a_large_state_takes_little_memory(tmp_path: Path) -> None:
-    """LH-18: a body of 50 MB is written and loaded with less than 300 MB beside it."""
+    """LH-18: a body of 50 MB is written and loaded with less than 300 MB of other memory."""
     script = f"""
 import resource, tallystick
 from tallystick.engines.files.snapshots import name_of

@@ -22,7 +22,7 @@ QUESTIONS = {
 
 @pytest.fixture(params=[True, False], ids=["reader", "writer"])
 def damaged(opened: Any, directory: Path, request: pytest.FixtureRequest) -> Any:
-    """order/early ends before the hole, order/late behind it; order/lost is in the segment that is gone."""
+    """order/early ends before the hole, order/late after it; order/lost is in the segment that is gone."""
     with opened(segment_bytes_max=1150) as store:
         for stream, count in (("order/early", 3), ("order/late", 3), ("order/lost", 9), ("order/late", 6)):
             for number in range(count):
@@ -37,7 +37,7 @@ def damaged(opened: Any, directory: Path, request: pytest.FixtureRequest) -> Any
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("stream", ["order/early", "order/never"])
 def test_no_end_is_made_up(damaged: Any, question: str, stream: str) -> None:
-    """SAFE-04: whether a stream goes on in a hole, and whether there is an event, cannot be known."""
+    """SAFE-04: it cannot be known whether a stream continues in a hole, or whether an event is in it."""
     assert damaged.holes()
     with pytest.raises(errors.Damaged):
         QUESTIONS[question](damaged, stream)
@@ -94,7 +94,7 @@ def test_an_index_tells_what_a_hole_held(opened: Any, flipped: Path, readonly: b
 def test_an_index_made_of_a_damaged_segment_names_the_damage(
     opened: Any, directory: Path, flipped: Path, how: str, readonly: bool
 ) -> None:
-    """SAFE-04: without its index nobody knows what a damaged segment held, and nothing is appended to a guess."""
+    """SAFE-04: without its index it is not known what a damaged segment held, and nothing is appended to a guess."""
     index = directory / "index" / f"{flipped.stem}.idx"
     if how == "removed":
         index.unlink()

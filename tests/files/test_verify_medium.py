@@ -75,7 +75,7 @@ def put(path: Path, data: bytes, in_place: bool) -> None:
 
 
 def test_a_segment_that_is_removed_under_an_open_log_is_found(busy: Any, directory: Path, tmp_path: Path) -> None:
-    """SAFE-03: that it is still open in this process helps nobody else."""
+    """SAFE-03: that it is still open in this process helps no other process."""
     path = min(directory.glob("2*.log"))
     path.rename(tmp_path / path.name)
     with contextlib.suppress(errors.ReadFailed):
@@ -116,7 +116,7 @@ def test_a_flipped_bit_in_a_frame_without_events_is_found(
 
 
 def test_segments_without_events_are_ordered_by_what_follows_what(opened: Any, directory: Path) -> None:
-    """LH-06: segments of leases alone begin at the same position; whatever their names, the log is whole."""
+    """LH-06: segments with only leases begin at the same position; whatever their names, the log is whole."""
     with opened(segment_bytes_max=256) as store:
         store.append("order/1", events(1))
         for number in range(6):
@@ -180,7 +180,7 @@ FORGERIES: dict[str, Callable[[GrowingIndex], object]] = {
 def test_a_forged_index_with_right_hashes_is_found(
     opened: Any, directory: Path, forge: Callable[[GrowingIndex], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SAFE-04: an index is held against its segment section by section, and not against its own hashes alone."""
+    """SAFE-04: an index is compared with its segment, section by section, and not only with its own hashes."""
     encode = index_writer.encode
 
     def forged(base: Any, grown: GrowingIndex, **options: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Both file systems behind one fixture."""
+"""Both file systems as one fixture."""
 
 from __future__ import annotations
 

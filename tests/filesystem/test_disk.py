@@ -36,7 +36,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs here")
 def test_a_fifo_is_refused_without_waiting(tmp_path: Path) -> None:
-    """LH-10: a FIFO in the place of a file is refused at once, though nobody holds its other end."""
+    """LH-10: a FIFO in the place of a file is refused at once, though its other end is not open."""
     os.mkfifo(tmp_path / "fifo")
     for opening in (Disk().open_read, Disk().open_write, Disk().create):
         with pytest.raises(OSError):
@@ -54,7 +54,7 @@ def test_a_device_is_refused() -> None:
 
 
 def test_files_and_directories_are_private(tmp_path: Path) -> None:
-    """What a store makes is readable by its owner alone."""
+    """Only the owner can read what a store creates."""
     Disk().make_dir(f"{tmp_path}/d")
     Disk().create(f"{tmp_path}/d/f").close()
     assert stat.S_IMODE((tmp_path / "d").stat().st_mode) & 0o077 == 0

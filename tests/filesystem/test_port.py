@@ -106,7 +106,7 @@ def test_make_dir_makes_parents_and_minds_nothing_that_is_there(files: FileSyste
 
 
 def test_rename_replaces_and_an_open_file_stays_the_same_file(files: FileSystem, root: str) -> None:
-    """A rename replaces what had the name; a handle goes on with its own file, not with the name."""
+    """A rename replaces what had the name; a handle keeps its own file, not the name."""
     written(files, f"{root}/old", b"old")
     written(files, f"{root}/new", b"new")
     reader = files.open_read(f"{root}/old")
@@ -165,7 +165,7 @@ def test_replace_file_leaves_the_new_bytes_and_no_temporary(files: FileSystem, r
 
 
 def test_a_closed_file_refuses_everything_and_closes_twice(files: FileSystem, root: str) -> None:
-    """After close every use is an error, and closing again is none."""
+    """After close every use is an error, except closing again."""
     file = files.create(f"{root}/a")
     file.close()
     file.close()

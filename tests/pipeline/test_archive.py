@@ -1,4 +1,4 @@
-"""The archive: everything once, nothing lost, whatever happens to a run; and one table with the live log."""
+"""The archive: every event once, nothing lost whatever happens to a run, and one table together with the live log."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ RowsOf = Callable[[DataFrame], list[Event]]
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 def require_hashes(place: Path) -> None:
-    """Every file that the manifest names is there and has its hash."""
+    """Every file that the manifest names exists and has its hash."""
     for bucket in manifest.load(place).buckets:
         for file in (bucket.events, bucket.heads):
             assert file is None or archive_files.hash_of(place / file.name) == file.sha256
@@ -35,7 +35,7 @@ def require_hashes(place: Path) -> None:
 def test_archive_and_tail_are_the_log(
     spark: SparkSession, url: str, make_log: MakeLog, tmp_path: Path, stored: Stored, rows_of: RowsOf
 ) -> None:
-    """PIPE-02: runs add what is new, once; archive and live tail together are the log."""
+    """PIPE-02: runs add new events once; archive and live tail together are the log."""
     make_log(url, events=50)
     first = archive(spark, url, tmp_path / "archive", bucket_events=20)
     assert (first.events, first.buckets, first.through) == (50, 3, 50)
@@ -53,7 +53,7 @@ def test_archive_and_tail_are_the_log(
 def test_erasure_reaches_the_archive(
     spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path, stored: Stored, rows_of: RowsOf
 ) -> None:
-    """PIPE-02: an erased payload is gone from the table at once, and from every file with the next run."""
+    """PIPE-02: an erased payload disappears from the table at once, and from every file with the next run."""
     place = tmp_path / "archive"
     make_log(files_url, events=40)
     archive(spark, files_url, place, bucket_events=20)
@@ -82,7 +82,7 @@ def test_what_was_archived_survives_pruning(
     rows_of: RowsOf,
     prune: Callable[..., None],
 ) -> None:
-    """PIPE-02, PIPE-06: retention may prune what the archive covers; what it does not cover is refused by name."""
+    """PIPE-02, PIPE-06: retention may prune events that the archive covers; other events are refused by name."""
     place = tmp_path / "archive"
     make_log(files_url, events=40)
     complete = stored(files_url)
@@ -100,7 +100,7 @@ def test_what_was_archived_survives_pruning(
 
 
 def test_an_archive_belongs_to_one_log(spark: SparkSession, make_log: MakeLog, tmp_path: Path) -> None:
-    """PIPE-02: another log, another place, a damaged manifest: each is refused by name."""
+    """PIPE-02: another log, another directory, a damaged manifest: each is refused by name."""
     one, other, place = f"files:{tmp_path}/one", f"files:{tmp_path}/other", tmp_path / "archive"
     make_log(one, events=5)
     make_log(other, events=5)
@@ -119,7 +119,7 @@ def test_an_archive_belongs_to_one_log(spark: SparkSession, make_log: MakeLog, t
 
 @pytest.fixture
 def kill_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
-    """Ends the process, as far as the archive can tell, at the n-th change of a file or its name."""
+    """Ends the process, as the archive sees it, at the n-th change of a file or a name."""
     left = [-1]
 
     def counted(change: Callable[..., object]) -> Callable[..., object]:
@@ -152,7 +152,7 @@ def test_killed_anywhere_and_run_again(
     rows_of: RowsOf,
     kill_at: Callable[[int], None],
 ) -> None:
-    """PIPE-02: killed at each change of a file in turn: what is listed is whole, and the next run completes it."""
+    """PIPE-02: killed at each change of a file in turn: listed files are whole, and the next run does the rest."""
     place = tmp_path / "archive"
     make_log(files_url, events=30)
     archive(spark, files_url, place, bucket_events=30)

@@ -1,4 +1,4 @@
-"""An archive of format 1, as an earlier version wrote it: it is read, grown and erased from; then it is of format 2."""
+"""An archive of format 1, from an earlier version, can be read. The first run that changes it makes it format 2."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ NUMBER, THROUGH = 2, 32
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 @pytest.fixture
 def old(tmp_path: Path) -> tuple[str, Path]:
-    """A log, and its archive of format 1 that has all of it."""
+    """A log, and a complete archive of it in format 1."""
     with tarfile.open(GOLDEN) as packed:
         packed.extractall(tmp_path, filter="data")
     return f"files:{tmp_path}/log", tmp_path / "archive"
 
 
 def append(url: str) -> None:
-    """One event more, and one payload less."""
+    """Append an event, and erase a payload."""
     with tallystick.open(url) as store:
         store.append("order/o0", NewEvent("order.placed", {"cents": 1}))
         state.erase(store, "order/o2", 1, reason="asked")
@@ -50,7 +50,7 @@ def append(url: str) -> None:
 def test_it_is_read_and_stays_as_it_is(
     spark: SparkSession, old: tuple[str, Path], stored: Stored, rows_of: RowsOf
 ) -> None:
-    """PIPE-02: reading changes nothing; a run with nothing to do does not either."""
+    """PIPE-02: neither reading nor a run with nothing to do changes a file."""
     url, place = old
     before = (place / manifest.NAME).read_bytes()
     assert rows_of(read_archive(spark, place)) == stored(url)
@@ -63,7 +63,7 @@ def test_it_is_read_and_stays_as_it_is(
 def test_it_grows_and_earlier_versions_refuse_it_then(
     spark: SparkSession, old: tuple[str, Path], stored: Stored, rows_of: RowsOf
 ) -> None:
-    """PIPE-02: the next run goes on from it, and leaves a `manifest.json` that names format 2, with a checksum."""
+    """PIPE-02: the next run continues from it, and leaves a `manifest.json` that names format 2, with a checksum."""
     url, place = old
     before = (place / manifest.NAME).read_bytes()
     append(url)
@@ -83,7 +83,7 @@ def test_it_grows_and_earlier_versions_refuse_it_then(
 def test_a_copy_in_a_store_grows_there(
     spark: SparkSession, old: tuple[str, Path], bucket_url: str, stored: Stored, rows_of: RowsOf
 ) -> None:
-    """PIPE-02: an archive of format 1 that somebody copied into a bucket goes on there."""
+    """PIPE-02: an archive of format 1 that was copied into a bucket can be continued there."""
     from tallystick.pipeline.storage.port import storage_at
 
     url, place = old
@@ -98,7 +98,7 @@ def test_a_copy_in_a_store_grows_there(
 
 
 def test_killed_at_every_step_it_is_one_or_the_other(old: tuple[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """PIPE-02: ended at each change of a file in turn, one manifest is in force: the old one, or the next."""
+    """PIPE-02: killed at each change of a file in turn, one manifest is in force: the old one or the next."""
     _, place = old
     before = manifest.load(place)
     left = [0]

@@ -1,4 +1,4 @@
-"""What a task of `stream` does, without a session: it fills a batch with rows, whatever the pages and the histories."""
+"""A task of `stream`, without a session: it fills a batch with the right rows, for any pages and histories."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tallystick.testing.shop import PAID, PLACED, CustomerBalance, MergedFeed, O
 
 
 class Paid(Summary):
-    """What each customer paid, and the latest amount."""
+    """The payments of each customer, and the latest amount."""
 
     types = (PLACED, PAID)
     key = payload.customer
@@ -40,7 +40,7 @@ PROJECTIONS = [OrderTotals(), CustomerBalance(), MergedFeed(), Paid()]
 
 
 def pages(store: Store, projection: Any, after: int, until: int, size: int) -> Iterator[pa.RecordBatch]:
-    """The events of a batch as Spark hands them to a task: by key, in the order of the projection, so many a page."""
+    """The events of a batch as Spark passes them to a task: by key, in the order of the projection, in pages."""
     chosen = store.events(after=after, until=until, selection=Selection(types=frozenset(projection.types)))
     keyed = [(model.key_of(projection, event), event) for event in chosen]
     there = [(key, event) for key, event in keyed if key is not None]
@@ -53,7 +53,7 @@ def pages(store: Store, projection: Any, after: int, until: int, size: int) -> I
 
 
 def page_of(projection: Any, some: Sequence[tuple[str, Event]]) -> pa.RecordBatch:
-    """A page of Arrow, with a column for the key unless that is the stream."""
+    """An Arrow page, with a column for the key unless the key is the stream."""
     page = columns.batch_maker(columns.COLUMNS)([event for _, event in some])
     if key_name(projection) != KEY:
         return page
@@ -62,7 +62,7 @@ def page_of(projection: Any, some: Sequence[tuple[str, Event]]) -> pa.RecordBatc
 
 
 def apply(store: Store, projection: Any, until: int, chance: random.Random) -> Batch:
-    """Bring the rows up to a position as a step of `stream` does, with one task."""
+    """Bring the rows to a position as a step of `stream` does, with one task."""
     views = store.log.views
     place = PlaceKeeper(store, projection, views).live()
     batch = Batch(chance.randbytes(16), place, until)
@@ -74,7 +74,7 @@ def apply(store: Store, projection: Any, until: int, chance: random.Random) -> B
 
 
 def fill(store: Store, chance: random.Random, events: int) -> None:
-    """Orders of few customers, some with a lamport far behind."""
+    """Orders of few customers, some with a much lower lamport."""
     for _ in range(events):
         kind, customer = chance.choice([PLACED, PAID]), f"c{chance.randrange(4)}"
         made = order_event(kind, customer=customer, amount=chance.randrange(99), lamport=chance.randrange(1, 40))
@@ -91,7 +91,7 @@ def stored(store: Store, name: str) -> list[tuple[str, Any]]:
 def test_rows_do_not_depend_on_pages(
     projection: Projection, seed: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """PIPE-07: keys over many pages, few keys at a time, late events: after each batch the rows are those of a fold."""
+    """PIPE-07: with keys over many pages, few keys at a time and late events, every batch gives the rows of a fold."""
     chance = random.Random(seed)
     monkeypatch.setattr(batch_rows, "KEYS_MAX", chance.choice([1, 2, 1000]))
     with tallystick.open(f"sqlite:{tmp_path}/log.db") as store:
@@ -104,7 +104,7 @@ def test_rows_do_not_depend_on_pages(
 
 
 def test_a_dropped_state_is_folded_once_over_many_pages(tmp_path: Path) -> None:
-    """PIPE-07: a key that is folded again has every event of its batch; the rest of them in later pages are skipped."""
+    """PIPE-07: a key that is folded again gets all events of its batch; those on later pages are then skipped."""
     chance = random.Random(1)
     for projection in PROJECTIONS:
         with tallystick.open(f"sqlite:{tmp_path}/{projection.name}.db") as store:
@@ -120,7 +120,7 @@ def test_a_dropped_state_is_folded_once_over_many_pages(tmp_path: Path) -> None:
 
 
 class Large(Projection):
-    """A state of many bytes a stream."""
+    """A large state for each stream."""
 
     types = ("order.noted",)
     key = "stream"
@@ -135,7 +135,7 @@ class Large(Projection):
 
 
 def test_few_keys_are_held_where_states_are_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PIPE-07: after the first rows a task looks how large they are, and asks for as many as fit."""
+    """PIPE-07: after the first rows a task knows their size, and loads only as many as fit."""
     monkeypatch.setattr(batch_rows, "STATES_BYTES", 50_000)
     monkeypatch.setattr(batch_rows, "KEYS_MAX", 10)
     with tallystick.open(f"sqlite:{tmp_path}/log.db") as store:
@@ -159,7 +159,7 @@ def test_few_keys_are_held_where_states_are_large(tmp_path: Path, monkeypatch: p
 
 
 def test_a_task_of_an_older_batch_is_refused(tmp_path: Path) -> None:
-    """PIPE-07: a task that goes on after its batch, or a later one, is in force, changes nothing."""
+    """PIPE-07: a task that still runs after its batch, or a later one, was published changes nothing."""
     chance = random.Random(2)
     with tallystick.open(f"sqlite:{tmp_path}/log.db") as store:
         fill(store, chance, 30)
@@ -178,7 +178,7 @@ def test_a_task_of_an_older_batch_is_refused(tmp_path: Path) -> None:
 
 
 def test_tasks_of_one_process_count_the_rows_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PIPE-07: each task opens the log for itself; that the rows are all there is seen once by a process."""
+    """PIPE-07: each task opens the log itself, but a process counts the rows only once."""
     url, projection, chance = f"sqlite:{tmp_path}/log.db", OrderTotals(), random.Random(3)
     counted: list[int] = []
     count = views._counted

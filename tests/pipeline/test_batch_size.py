@@ -1,4 +1,4 @@
-"""How far a batch of `stream` goes: the bytes of its events decide, and each batch is put in force by itself."""
+"""The end of a batch of `stream`: the bytes of its events decide, and each batch is published separately."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHOSEN = Selection(types=frozenset({"order.noted"}))
 
 
 class Sizes(Projection):
-    """How long the notes of each stream are together."""
+    """The total length of the notes of each stream."""
 
     types = ("order.noted",)
     key = "stream"
@@ -44,7 +44,7 @@ class Sizes(Projection):
 
 
 def fill(store: Store, chance: random.Random, events: int) -> None:
-    """Small notes, some large ones, and what nobody asks for."""
+    """Small notes, some large ones, and events of a type that is not selected."""
     for _ in range(events):
         kind, size = chance.choice(["order.noted", "x.y"]), chance.choice([0, 10, 300, 300, 9000, 40_000])
         store.append(f"order/{chance.randrange(5)}", NewEvent(kind, {"note": "n" * size}))
@@ -57,7 +57,7 @@ def chosen(store: Store, after: int, until: int) -> list[Event]:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_batches_keep_to_their_bytes_and_are_nearly_full(seed: int, tmp_path: Path) -> None:
-    """PIPE-07: at most so many bytes, or one event; one event more and what marks leave out would not fit."""
+    """PIPE-07: a batch has at most its bytes, or one event; one more event and the gap between marks do not fit."""
     chance = random.Random(seed)
     url = f"sqlite:{tmp_path}/log.db"
     with tallystick.open(url) as store:
@@ -79,7 +79,7 @@ def test_batches_keep_to_their_bytes_and_are_nearly_full(seed: int, tmp_path: Pa
 
 
 def test_a_range_with_too_much_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PIPE-07: a task stops counting where its range alone has more than the batch."""
+    """PIPE-07: a task stops counting when its range alone has more bytes than the batch."""
     monkeypatch.setattr("tallystick.pipeline.source.partitions.BATCH_EVENTS", 5)
     url = f"sqlite:{tmp_path}/log.db"
     with tallystick.open(url) as store:
@@ -92,7 +92,7 @@ def test_a_range_with_too_much_is_not_read_to_its_end(tmp_path: Path, monkeypatc
 def test_no_transaction_has_more_bytes_than_asked(
     spark: SparkSession, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PIPE-07: on every engine, the rows move on by at most so many bytes of events, to the rows of one process."""
+    """PIPE-07: on every engine, one transaction advances the rows by at most the limit of bytes, to the right rows."""
     bytes_max = 100_000
     with tallystick.open(url) as store:
         fill(store, random.Random(7), 150)

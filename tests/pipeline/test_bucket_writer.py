@@ -1,4 +1,4 @@
-"""What a task says of the bucket it wrote: digests of blocks and ends of streams, by the book and as Spark says."""
+"""What a task reports of its bucket: digests of blocks and ends of streams, as specified and as Spark computes them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _digest(positions: list[int]) -> str:
 
 
 def test_blocks_begin_and_end_where_the_format_says() -> None:
-    """PIPE-02: SHA-256 over `position ‖ link` lines, block by block, however the rows were handed in, gaps and all."""
+    """PIPE-02: SHA-256 over `position ‖ link` lines, block by block, for any batches of rows and with gaps."""
     first = [BLOCK_POSITIONS - 1, BLOCK_POSITIONS]
     second = [BLOCK_POSITIONS + 1, BLOCK_POSITIONS + 5, 2 * BLOCK_POSITIONS]
     third = [4 * BLOCK_POSITIONS + 1]
@@ -43,7 +43,7 @@ def test_blocks_begin_and_end_where_the_format_says() -> None:
 
 
 def test_rows_out_of_order_are_not_written() -> None:
-    """PIPE-02: a bucket ascends by position; a reader that broke it would be stopped here."""
+    """PIPE-02: a bucket ascends by position; rows that do not are refused."""
     for wrong in ([2, 1], [1, 1]):
         with pytest.raises(AssertionError):
             BlockDigests().take(_table(wrong))
@@ -54,7 +54,7 @@ def test_rows_out_of_order_are_not_written() -> None:
 
 
 def test_ends_are_the_last_of_each_stream() -> None:
-    """PIPE-02: the end of a stream is its last event, in whichever part it came."""
+    """PIPE-02: the end of a stream is its last event, in any batch."""
     ends = StreamEnds()
     for part in ([1, 2, 3, 4], [5, 7]):
         ends.take(_table(part))
@@ -67,7 +67,7 @@ def test_ends_are_the_last_of_each_stream() -> None:
 def test_a_task_says_what_spark_would_say(
     spark: SparkSession, files_url: str, make_log: Callable[..., None], tmp_path: Path
 ) -> None:
-    """PIPE-02, PIPE-03: the manifest's figures are those that verification computes from the file."""
+    """PIPE-02, PIPE-03: the manifest has the same values as Spark computes from the file."""
     make_log(files_url, events=50)
     staged = bucket_writer.stage_range(
         LogQuery(url=files_url, until=45), Range(10, 45), DirectoryStorage(tmp_path), "0" * 16

@@ -1,4 +1,4 @@
-"""Many events checked at once: the same is said of each as when it comes alone, and as the chain's own code says."""
+"""Checking many events at once gives the same result as checking one at a time, and as the chain's own code."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CHANGES: dict[str, Change] = {
 
 
 def history(chance: random.Random) -> list[Event]:
-    """Some streams in between each other, with control facts and a feed."""
+    """Interleaved streams, with control facts and a feed."""
     names = ["order/o1", "order/o2", "é/日", "tally.stream/order:o1", "community.ab/main", "community.ab/aside.x"]
     ends: dict[str, tuple[int, bytes]] = {}
     found = []
@@ -57,7 +57,7 @@ def history(chance: random.Random) -> list[Event]:
 
 
 def said(events: list[Event], size: int) -> list[dict[str, Any]]:
-    """What is said of events that come so many at a time."""
+    """The rows of events that are checked in batches of this size."""
     pieces, make = ChainChecker(), batch_maker(COLUMNS)
     found = [one for at in range(0, len(events), size) for one in pieces.take(make(events[at : at + size]))]
     return sorted([*found, *pieces.close()], key=repr)
@@ -66,7 +66,7 @@ def said(events: list[Event], size: int) -> list[dict[str, Any]]:
 @pytest.mark.security
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_is_said_of_events_does_not_depend_on_how_many_come(change: str) -> None:
-    """SAFE-03, PIPE-03: one at a time each is looked at by itself; at once, only those that are not as expected."""
+    """SAFE-03, PIPE-03: the rows are the same whether events are checked one at a time or at once."""
     chance = random.Random(change)
     for _ in range(6):
         events = history(chance)
@@ -80,7 +80,7 @@ def test_what_is_said_of_events_does_not_depend_on_how_many_come(change: str) ->
 @pytest.mark.security
 @pytest.mark.parametrize("change", ["payload", "no payload", "checksum", "link", "meta", "time", "id"])
 def test_what_does_not_follow_is_found(change: str) -> None:
-    """SAFE-03, PIPE-03: by the link and the checksum that the event and the one before it have, and nothing else."""
+    """SAFE-03, PIPE-03: only the links and the checksum of an event and the one before it decide."""
     chance = random.Random(change)
     events = [event for event in history(chance) if event.stream.startswith(("order/", "é/"))]
     at = chance.choice([at for at, event in enumerate(events) if event.seq > 1])
@@ -99,7 +99,7 @@ def test_what_does_not_follow_is_found(change: str) -> None:
 
 
 def test_of_a_sound_log_only_edges_and_facts_are_said(tmp_path: Any) -> None:
-    """PIPE-03: nothing is kept of an event that follows the one before it."""
+    """PIPE-03: an event that follows the one before it leaves no row."""
     with tallystick.open(f"files:{tmp_path}/log") as store:
         for number in range(40):
             store.append(f"order/o{number % 4}", NewEvent("order.placed", {"n": number}))
@@ -114,7 +114,7 @@ def _streams(found: list[dict[str, Any]]) -> list[bytes]:
 
 
 def test_hex_of_parts_of_columns() -> None:
-    """The text of bytes, whatever part of a column they are, and nothing for what is missing."""
+    """The hex of bytes in any slice of a column, and an empty text for null."""
     column = pa.array([b"\x00\xff", None, b"", b"a" * 32], pa.binary())
     wanted = [b"00ff", b"", b"", b"61" * 32]
     for begin in range(5):

@@ -1,4 +1,4 @@
-"""Spark's checkpoint and the rows, or the log, need not agree: what is missing is read, or the query is refused."""
+"""Spark's checkpoint may disagree with the rows or the log: missing events are read, or the query is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EVENTS = 12
 
 
 class Seen(Projection):
-    """Which payments every stream had."""
+    """The payments of every stream."""
 
     types = ("order.paid",)
     key = "stream"
@@ -37,7 +37,7 @@ class Seen(Projection):
         return {"seen": []}
 
     def apply(self, found: dict[str, Any], event: Any) -> dict[str, Any]:
-        """One payment more; the same one twice would show."""
+        """The state after one more payment; a repeated payment would be noticed."""
         return {"seen": [*found["seen"], event.seq]}
 
 
@@ -52,7 +52,7 @@ def pay(store: Store, events: int) -> None:
 
 
 def seen(url: str, name: str = "Seen") -> int:
-    """How many payments the rows have seen; each of them once and in order."""
+    """The number of payments in the rows; each once and in order."""
     with tallystick.open(url, readonly=True) as store:
         rows = [state["seen"] for _, state in ViewReader(store, name).items()]
     assert all(row == sorted(set(row)) for row in rows)
@@ -66,7 +66,7 @@ def run(spark: SparkSession, url: str, checkpoint: Path, projection: Projection 
 
 
 def discard(url: str, name: str = "Seen") -> None:
-    """Remove the rows and their place."""
+    """Delete the rows and their place."""
     with tallystick.open(url) as store:
         for place in store.log.views.places():
             if place.projection == name:
@@ -75,7 +75,7 @@ def discard(url: str, name: str = "Seen") -> None:
 
 @contextmanager
 def backup(url: str, place: Path) -> Iterator[None]:
-    """What is done to a file log meanwhile is gone afterwards: the backup of before is put back."""
+    """Restore a file log afterwards to the state before."""
     log, kept = Path(url.removeprefix("files:")), place / "backup"
     shutil.copytree(log, kept)
     yield
@@ -88,7 +88,7 @@ def backup(url: str, place: Path) -> Iterator[None]:
 def test_rows_behind_the_checkpoint_are_brought_up(
     spark: SparkSession, files_url: str, tmp_path: Path, more: int
 ) -> None:
-    """SAFE-07: rows that were discarded are made again from the first event, be there new events or not."""
+    """SAFE-07: rows that were discarded are rebuilt from the first event, with or without new events."""
     bring_up(spark, files_url, tmp_path, more)
 
 
@@ -97,12 +97,12 @@ def test_rows_behind_the_checkpoint_are_brought_up(
 def test_rows_behind_the_checkpoint_are_brought_up_on_every_engine(
     spark: SparkSession, url: str, tmp_path: Path
 ) -> None:
-    """SAFE-07: the same wherever the rows are."""
+    """SAFE-07: the same on every engine."""
     bring_up(spark, url, tmp_path, 4)
 
 
 def bring_up(spark: SparkSession, url: str, tmp_path: Path, more: int) -> None:
-    """Stream, lose the rows, and stream again."""
+    """Stream, discard the rows, and stream again."""
     with tallystick.open(url) as store:
         pay(store, EVENTS)
     run(spark, url, tmp_path / "c")
@@ -115,7 +115,7 @@ def bring_up(spark: SparkSession, url: str, tmp_path: Path, more: int) -> None:
 
 @pytest.mark.security
 def test_a_checkpoint_belongs_to_one_projection(spark: SparkSession, files_url: str, tmp_path: Path) -> None:
-    """SAFE-07: another projection does not begin where the first one is; it is refused by name."""
+    """SAFE-07: another projection cannot use the checkpoint of the first; it is refused by name."""
     with tallystick.open(files_url) as store:
         pay(store, EVENTS)
     run(spark, files_url, tmp_path / "c")
@@ -131,7 +131,7 @@ def test_a_checkpoint_belongs_to_one_projection(spark: SparkSession, files_url: 
 def test_a_checkpoint_of_a_history_that_was_replaced_is_refused(
     spark: SparkSession, files_url: str, tmp_path: Path
 ) -> None:
-    """SAFE-07: a restored backup that has grown past the checkpoint with other events is another history."""
+    """SAFE-07: a restored backup that grew past the checkpoint with other events is another history."""
     with tallystick.open(files_url) as store:
         pay(store, 7)
         Live(store, Seen()).catch_up()
@@ -150,7 +150,7 @@ def test_a_checkpoint_of_a_history_that_was_replaced_is_refused(
 @pytest.mark.slow
 @pytest.mark.security
 def test_rows_of_a_backup_are_brought_up(spark: SparkSession, files_url: str, tmp_path: Path) -> None:
-    """SAFE-07: a backup refilled with the same events: the checkpoint is ahead of the rows, no event is lost."""
+    """SAFE-07: a backup is refilled with the same events: the checkpoint is ahead of the rows, no event is lost."""
     with tallystick.open(files_url) as store:
         pay(store, 7)
         Live(store, Seen()).catch_up()
@@ -169,7 +169,7 @@ def test_rows_of_a_backup_are_brought_up(spark: SparkSession, files_url: str, tm
 
 @pytest.mark.security
 def test_the_place_moves_to_the_end_of_the_batch(spark: SparkSession, files_url: str, tmp_path: Path) -> None:
-    """SAFE-07: events of other types are behind the rows once they were looked at: no lag is left, nobody waits."""
+    """SAFE-07: the place of the rows advances past events of other types, so there is no lag."""
     with tallystick.open(files_url) as store:
         pay(store, 3)
         for _ in range(9):
@@ -185,7 +185,7 @@ def test_the_place_moves_to_the_end_of_the_batch(spark: SparkSession, files_url:
 def test_a_pruned_log_is_followed_from_where_the_rows_are(
     spark: SparkSession, files_url: str, tmp_path: Path, prune: Callable[..., None]
 ) -> None:
-    """PIPE-07: rows past what was pruned need nothing of it; rows that need it are refused by name."""
+    """PIPE-07: rows that are past the pruned events continue; rows that need them are refused by name."""
     with tallystick.open(files_url) as store:
         pay(store, EVENTS)
         Live(store, Seen()).catch_up()
@@ -202,7 +202,7 @@ def test_a_pruned_log_is_followed_from_where_the_rows_are(
 def test_dropped_states_are_folded_again_without_new_events(
     spark: SparkSession, files_url: str, tmp_path: Path
 ) -> None:
-    """PIPE-07: an erasure drops a state; the next run folds it again, though its checkpoint is at the head."""
+    """PIPE-07: an erasure drops a state; the next run folds it again, although its checkpoint is at the head."""
     with tallystick.open(files_url) as store:
         pay(store, EVENTS)
         run(spark, files_url, tmp_path / "c")
@@ -220,7 +220,7 @@ def test_dropped_states_are_folded_again_without_new_events(
 
 
 def copy(spark: SparkSession, url: str, place: Path) -> None:
-    """Copy what a query has not seen yet into Parquet."""
+    """Copy the events that a query has not seen yet into Parquet."""
     read = spark.readStream.format("tallystick").option("url", url).load()
     write = read.writeStream.format("parquet").option("checkpointLocation", f"{place}/checkpoint")
     with clear():
@@ -230,7 +230,7 @@ def copy(spark: SparkSession, url: str, place: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.security
 def test_a_query_over_a_replaced_history_is_refused(spark: SparkSession, files_url: str, tmp_path: Path) -> None:
-    """SAFE-07: an offset carries the link at its position, so that a log that grew otherwise is not gone on with."""
+    """SAFE-07: an offset has the link at its position, so a query stops if the log grew differently."""
     with tallystick.open(files_url) as store:
         pay(store, 7)
     with backup(files_url, tmp_path):
@@ -245,7 +245,7 @@ def test_a_query_over_a_replaced_history_is_refused(spark: SparkSession, files_u
 
 @pytest.mark.security
 def test_a_batch_that_was_begun_is_not_gone_on_with_over_another_history(files_url: str, tmp_path: Path) -> None:
-    """SAFE-07: a query that is started again repeats its last batch first, and asks for no new offset before."""
+    """SAFE-07: a restarted query repeats its last batch before it asks for an offset; that is checked too."""
     reader = LogStreamReader(LogQuery(url=files_url), COLUMNS)
     with tallystick.open(files_url) as store:
         pay(store, 3)
@@ -270,7 +270,7 @@ def test_a_batch_that_was_begun_is_not_gone_on_with_over_another_history(files_u
 def test_a_query_that_asks_for_something_else_needs_its_own_checkpoint(
     files_url: str, first: dict[str, str], then: dict[str, str]
 ) -> None:
-    """SAFE-07: what one selection has passed, another one has not seen; how it is read does not matter."""
+    """SAFE-07: a query with another selection needs its own checkpoint; options on how to read do not matter."""
     with tallystick.open(files_url) as store:
         pay(store, 7)
     one, other, again = (

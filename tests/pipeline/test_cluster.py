@@ -1,6 +1,6 @@
 """Every job on a real cluster: a standalone master and two workers on loopback, as separate processes.
 
-`cluster_jobs.py` has the jobs. Executors are killed while they run, and so are drivers.
+`cluster_jobs.py` has the jobs. Executors and drivers are killed while they run.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _spec.loader.exec_module(jobs)
 
 
 class Cluster(NamedTuple):
-    """Where the master is, and the processes of the workers."""
+    """The URL of the master, and the processes of the workers."""
 
     master: str
     environment: dict[str, str]
 
     def start(self, place: Path, kill: str, *names: str) -> Driver:
-        """A driver that runs these jobs, the leader of a group of its own."""
+        """A driver that runs these jobs, as the leader of its own process group."""
         said = place / f"{time.monotonic_ns()}.out"
         with said.open("w") as out, said.with_suffix(".err").open("w") as err:
             process = subprocess.Popen(
@@ -61,13 +61,13 @@ class Cluster(NamedTuple):
 
 
 class Driver(NamedTuple):
-    """The process of a driver, and the file that has what it says: its JVM would keep a pipe open after it."""
+    """The process of a driver, and the file with its output: its JVM would keep a pipe open."""
 
     process: subprocess.Popen[bytes]
     file: Path
 
     def lines(self, what: str) -> list[list[str]]:
-        """What it has said so far of one kind: the name of a job, and more."""
+        """The lines of one kind that it has printed so far: the name of a job, and details."""
         whole = self.file.read_text().rpartition("\n")[0].splitlines()
         return [line.split(" ", 2)[1:] for line in whole if line.startswith(f"{what} ")]
 
@@ -76,7 +76,7 @@ class Driver(NamedTuple):
         return {name: json.loads(text) for name, text in self.lines("said")}
 
     def kill_in(self, killed: list[str], chance: random.Random) -> None:
-        """Wait for the first job that is not among those killed in before, and kill the driver in it, or see it end."""
+        """Wait for a job in which no driver was killed yet, and kill the driver, unless it ends before that."""
         while self.process.poll() is None:
             for (name,) in self.lines("began"):
                 if name not in killed and name not in self.said():
@@ -90,7 +90,7 @@ class Driver(NamedTuple):
         assert self.process.returncode in (0, -signal.SIGKILL), errors[-3000:]
 
     def end(self) -> None:
-        """End it with its JVM, which may outlive it."""
+        """End it together with its JVM, which may outlive it."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -106,7 +106,7 @@ def free_port() -> int:
 
 @contextmanager
 def process(*arguments: str, log: Path, environment: dict[str, str]) -> Iterator[int]:
-    """A process of Spark, ended in the end; its id."""
+    """A process of Spark, which is ended after the test; its id."""
     with log.open("w") as file:
         started = subprocess.Popen(
             [str(SPARK_HOME / "bin" / "spark-class"), *arguments], env=environment, stdout=file, stderr=file
@@ -130,7 +130,7 @@ def wait_for(port: int) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A master and two workers, which do not have our package on their path."""
+    """A master and two workers without our package on their path."""
     place, port = tmp_path_factory.mktemp("cluster"), free_port()
     without_us = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     environment = without_us | {
@@ -155,7 +155,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_every_job_survives_a_killed_executor(cluster: Cluster, tmp_path: Path) -> None:
-    """PIPE-09: each job says what the store says, although executors are killed meanwhile."""
+    """PIPE-09: each job gives the right result, although executors are killed while it runs."""
     jobs.fill(tmp_path)
     wanted = jobs.expected(tmp_path)
     driver = cluster.start(tmp_path, "executor", *jobs.JOBS)
@@ -171,9 +171,9 @@ def test_every_job_survives_a_killed_executor(cluster: Cluster, tmp_path: Path) 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_every_job_survives_a_killed_driver(cluster: Cluster, tmp_path: Path) -> None:
-    """PIPE-09: a job whose driver is killed in the middle leaves nothing half-made that counts; run again, it is right.
+    """PIPE-09: a job whose driver is killed publishes nothing half-finished; a second run is right.
 
-    Either the whole driver is killed, or its Python alone: then its JVM and its tasks go on for a moment.
+    Either the whole driver is killed, or only its Python process: then its JVM and tasks run on for a moment.
     """
     jobs.fill(tmp_path)
     wanted = jobs.expected(tmp_path)
@@ -195,7 +195,7 @@ def test_every_job_survives_a_killed_driver(cluster: Cluster, tmp_path: Path) ->
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_two_attempts_of_a_task_fill_one_batch(cluster: Cluster, tmp_path: Path) -> None:
-    """PIPE-07: where Spark starts a task a second time because it is slow, the rows are those of a fold."""
+    """PIPE-07: if Spark starts a copy of a slow task, the rows are still those of a fold."""
     jobs.fill(tmp_path)
     driver = cluster.start(tmp_path, "driver", "speculate")
     try:
@@ -210,7 +210,7 @@ def test_two_attempts_of_a_task_fill_one_batch(cluster: Cluster, tmp_path: Path)
 
 
 def require_nothing_half_made(place: Path, wanted: dict[str, Any]) -> None:
-    """What is in force is whole: the archive's files, the written streams, and rows up to where they say they are."""
+    """What is published is whole: the archive's files, the written streams, and rows up to their position."""
     if (place / "archive" / manifest.name_of(1)).exists():
         for bucket in manifest.load(place / "archive").buckets:
             for file in (bucket.events, bucket.heads):

@@ -1,4 +1,4 @@
-"""`tally pipeline …`: thin commands over the jobs, in this process and over the session that is running."""
+"""`tally pipeline …`: thin commands over the jobs, run in this process with its Spark session."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def count(state, event):
 
 @pytest.fixture
 def tally(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Run `tally` with arguments, in a directory of its own."""
+    """Run `tally` with arguments, in its own directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "shop_of_the_pipeline.py").write_text(CODE)
@@ -62,7 +62,7 @@ def answer(done: Result) -> dict[str, Any]:
 
 
 def test_every_job_from_the_command_line(tally: Callable[..., Result], make_log: MakeLog) -> None:
-    """PIPE-02 to PIPE-08, PIPE-10: each job answers in JSON and exits as it must."""
+    """PIPE-02 to PIPE-08, PIPE-10: each job prints JSON and has the right exit status."""
     make_log("files:log", events=40)
     with tallystick.open("files:log") as store:
         reducer = state.load("shop_of_the_pipeline:count")
@@ -93,7 +93,7 @@ def test_every_job_from_the_command_line(tally: Callable[..., Result], make_log:
 def test_a_rebuild_says_where_it_runs_and_why(
     tally: Callable[..., Result], make_log: MakeLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PIPE-04, CP-08: by the size of the log, or as asked; the rows are the same, under a new epoch each time."""
+    """PIPE-04, CP-08: the size of the log, or the option, decides where it runs; the rows are the same."""
     make_log("files:log", events=30)
     rebuild = ("rebuild", "files:log", "shop_of_the_pipeline:Paid", "--json")
     monkeypatch.setattr("tallystick.projections.crossover.CROSSOVER_EVENTS", 31)
@@ -111,7 +111,7 @@ def test_a_rebuild_says_where_it_runs_and_why(
 
 
 def test_without_spark_a_rebuild_says_what_to_install(make_log: MakeLog, tmp_path: Path) -> None:
-    """PIPE-04: asked for Spark where it is not installed: exit status 2 and the extra's name, and no trace."""
+    """PIPE-04: without Spark installed, `--on spark` gives exit status 2 and the name of the extra, without a trace."""
     make_log(f"files:{tmp_path}/log", events=3)
     (tmp_path / "shop_without_spark.py").write_text(CODE)
     code = "import sys; sys.modules['pyspark'] = None; from tallystick.cli.main import main; sys.exit(main())"
@@ -125,7 +125,7 @@ def test_without_spark_a_rebuild_says_what_to_install(make_log: MakeLog, tmp_pat
 
 
 def test_a_prune_by_the_archive_from_the_command_line(tally: Callable[..., Result], make_log: MakeLog) -> None:
-    """PIPE-06: refused without the archive, done with it; retention takes it too."""
+    """PIPE-06: refused without the archive, done with it; retention accepts it too."""
     make_log("files:log", events=30)
     tally("pipeline", "archive", "files:log", "archive")
     prune = ("prune", "files:log", "order/o1", "--before", "3", "--reducer", "shop_of_the_pipeline:count", "--snapshot")
@@ -137,7 +137,7 @@ def test_a_prune_by_the_archive_from_the_command_line(tally: Callable[..., Resul
 
 
 def test_a_job_over_nothing_says_so_in_one_line(tally: Callable[..., Result]) -> None:
-    """PIPE-01: a missing store is an error with advice and exit status 2, and no trace."""
+    """PIPE-01: a missing store gives an error with advice and exit status 2, without a trace."""
     done = tally("pipeline", "verify", "files:nothing")
     assert done.exit_code == 2
     assert "there is no store" in done.stderr
@@ -147,7 +147,7 @@ def test_a_job_over_nothing_says_so_in_one_line(tally: Callable[..., Result]) ->
 def test_an_archive_in_a_store_from_the_command_line(
     tally: Callable[..., Result], make_log: MakeLog, bucket_url: str
 ) -> None:
-    """PIPE-02, PIPE-03: a URL is taken as it is; one that is not understood is refused in one line."""
+    """PIPE-02, PIPE-03: an archive may be a URL; an unknown URL is refused in one line."""
     make_log("files:log", events=20)
     assert answer(tally("pipeline", "archive", "files:log", bucket_url, "--json"))["events"] == 20
     assert tally("pipeline", "verify", "files:log", "--archive", bucket_url).exit_code == 0

@@ -20,7 +20,7 @@ EVENTS = 40
 
 def test_spark_rebuilds_a_view(spark: SparkSession, tmp_path: Path) -> None:
     """PIPE-04, COM-07: with a floor, a cut and lamports out of order Spark gives the rows of the replay engine, and the
-    live runner goes on from them."""
+    live runner continues from them."""
     founder, url = keys(1), f"sqlite:{tmp_path / 'log.db'}"
     one, other = (Author(keys(number), founder.node) for number in (2, 3))
     with tallystick.open(url, profile="community") as store:

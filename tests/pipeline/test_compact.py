@@ -1,4 +1,4 @@
-"""`compact` over rows that stand there twice: the same ones become one, different ones are reported and stay."""
+"""`compact` over repeated rows and ids: repeated rows are refused, shared ids are reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MakeLog = Callable[..., None]
 
 
 def written_twice(spark: SparkSession, place: Path, number: int, **changes: object) -> int:
-    """Write the first row of a bucket a second time, with changes; the manifest knows of it. Says its position."""
+    """Write the first row of a bucket a second time, with changes, and update the manifest; its position."""
     before = manifest.load(place)
     bucket = before.buckets[number]
     assert bucket.events is not None
@@ -50,7 +50,7 @@ def written_twice(spark: SparkSession, place: Path, number: int, **changes: obje
 def test_what_is_not_as_it_was_archived_is_not_merged(
     spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path
 ) -> None:
-    """PIPE-06: a row that stands there twice is refused by name, and the archive is as it was."""
+    """PIPE-06: a repeated row is refused by name, and the archive stays as it was."""
     place = tmp_path / "archive"
     make_log(files_url, events=45)
     archive(spark, files_url, place, bucket_events=9)
@@ -64,7 +64,7 @@ def test_what_is_not_as_it_was_archived_is_not_merged(
 def test_an_id_of_two_events_is_reported_and_its_bucket_stays(
     spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path
 ) -> None:
-    """PIPE-06: the id is named, and its buckets are not merged with others."""
+    """PIPE-06: the id is reported, and the buckets with it are not merged."""
     place = tmp_path / "archive"
     make_log(files_url, events=45)
     archive(spark, files_url, place, bucket_events=9)
@@ -91,7 +91,7 @@ def test_an_id_of_two_events_is_reported_and_its_bucket_stays(
 def test_an_erasure_does_not_wait_for_files_that_a_merge_left(
     spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path
 ) -> None:
-    """PIPE-02: what a merge keeps for readers of before goes at once if it holds an erased payload, and no more."""
+    """PIPE-02: of the files that a merge keeps for older readers, those with an erased payload go at once."""
     place = tmp_path / "archive"
     make_log(files_url, events=40)
     archive(spark, files_url, place, bucket_events=20)
@@ -107,7 +107,7 @@ def test_an_erasure_does_not_wait_for_files_that_a_merge_left(
 
 
 def test_what_the_archive_did_not_make_stays(tmp_path: Path) -> None:
-    """PIPE-02: another's file and folder in `data/` are left alone; what a killed run left goes."""
+    """PIPE-02: other files and folders in `data/` stay; files of a killed run are removed."""
     (tmp_path / archive_files.EVENTS).mkdir()
     with archive_files.locked(tmp_path):
         (tmp_path / archive_files.EVENTS / "notes.txt").write_text("mine")

@@ -1,4 +1,4 @@
-"""Retention asks the archive: what it holds, proven by its files, may be pruned without being given up."""
+"""Retention with an archive: events that its files prove to hold may be pruned without accepting a loss."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def counter() -> Reducer:
 
 @pytest.fixture
 def archived(spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path) -> Path:
-    """The archive of a log that has gone on since."""
+    """The archive of a log that has grown since."""
     make_log(files_url, events=40)
     archive(spark, files_url, tmp_path / "archive", bucket_events=20)
     make_log(files_url, events=20, seed=2)
@@ -59,7 +59,7 @@ def archived(spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: P
 
 
 def last_archived(store: tallystick.Store, stream: str, through: int) -> int:
-    """The last seq of a stream that the archive goes to."""
+    """The last seq of a stream in the archive."""
     return max(event.seq for event in store.log.read_stream(stream, limit=1000) if event.position <= through)
 
 
@@ -71,7 +71,7 @@ def test_what_the_archive_holds_needs_no_acceptance(
     stored: Callable[[str], list[Event]],
     rows_of: Callable[[DataFrame], list[Event]],
 ) -> None:
-    """PIPE-06, EVT-03: pruned up to the archive's end without `accept`, not past it; nothing is lost by it."""
+    """PIPE-06, EVT-03: without `accept` a prune goes up to the archive's end, not past it, and nothing is lost."""
     complete = stored(files_url)
     with tallystick.open(files_url) as store:
         held = ArchiveCoverage(archived, store)
@@ -87,7 +87,7 @@ def test_what_the_archive_holds_needs_no_acceptance(
 
 
 def test_retention_prunes_what_is_archived_and_no_more(files_url: str, archived: Path, counter: Reducer) -> None:
-    """PIPE-06: a policy with an archive stops where the archive does."""
+    """PIPE-06: a policy with an archive stops at the archive's end."""
     with tallystick.open(files_url) as store:
         held = ArchiveCoverage(archived, store)
         names = [f"order/o{number}" for number in range(5)]
@@ -99,7 +99,7 @@ def test_retention_prunes_what_is_archived_and_no_more(files_url: str, archived:
 
 
 def test_the_scheduler_asks_the_archive_as_it_is_then(files_url: str, archived: Path, counter: Reducer) -> None:
-    """PIPE-06, LH-11: what the archive does not hold when retention is due stays, whatever the policy says."""
+    """PIPE-06, LH-11: events that the archive does not hold when retention is due stay, whatever the policy says."""
     with tallystick.open(files_url) as store:
         for number in range(5):
             state.make(store, counter, f"order/o{number}")
@@ -143,7 +143,7 @@ def test_an_archive_that_is_not_what_it_says_covers_nothing(
 def test_a_row_that_is_not_the_logs_is_noticed_under_a_manifest_made_anew(
     files_url: str, archived: Path, counter: Reducer
 ) -> None:
-    """PIPE-06: files and manifest that agree with each other do not suffice: the rows have to be the log's."""
+    """PIPE-06: it is not enough that files and manifest agree: the rows must be those of the log."""
     found = manifest.load(archived)
     first = found.buckets[0]
     without = first.__class__(first=1, last=first.last, rows=0, events=None, heads=None, blocks=[])
@@ -159,7 +159,7 @@ def test_a_row_that_is_not_the_logs_is_noticed_under_a_manifest_made_anew(
 
 
 def test_another_payload_covers_nothing(files_url: str, make_log: MakeLog, tmp_path: Path) -> None:
-    """PIPE-06: a link does not stand for the payload beside it: that has to have its checksum."""
+    """PIPE-06: the right link is not enough: the payload must have its checksum too."""
     make_log(files_url, events=5)
     run = manifest.new_run()
     staged = stage_range(LogQuery(url=files_url, until=5), Range(0, 5), DirectoryStorage(tmp_path), run)

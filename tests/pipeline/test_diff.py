@@ -1,4 +1,4 @@
-"""`diff` by packets and event by event: what plain Python finds over the same history."""
+"""`diff`, by packets and event by event, finds what plain Python finds over the same history."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Trail(Projection):
 
 
 class Other(Trail):
-    """Another type, and another value at some positions."""
+    """With another type, and another value at some positions."""
 
     types = ("order.noted", "order.paid")
 
     def apply(self, found: dict[str, Any], event: Event) -> dict[str, Any]:
-        """One event more; states part, and may meet again."""
+        """The next state; the versions differ, and may agree again later."""
         if event.position % 11 == 0:
             return found
         return super().apply(found, event)
@@ -80,7 +80,7 @@ Found = tuple[set[str], dict[str, int]]
 
 
 def expected(url: str, old: Any, new: Any, key_of: Callable[[Event], str | None]) -> Found:
-    """All keys, and of those that differ in the end the position at which they first did."""
+    """All keys, and for those that differ at the end the position at which they first differed."""
     states: dict[str, list[Any]] = {}
     first: dict[str, int] = {}
     with tallystick.open(url, readonly=True) as store:
@@ -98,7 +98,7 @@ def expected(url: str, old: Any, new: Any, key_of: Callable[[Event], str | None]
 
 @pytest.fixture(params=[SMALL, None], ids=["in packets", "one by one"])
 def planned(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Events go through Spark in packets, or each by itself, as in a log that is too large for packets."""
+    """Events go through Spark in packets, or one by one, as in a log that is too large for packets."""
     monkeypatch.setattr(packets, "plan", lambda events, parts_max: request.param)
 
 
@@ -116,7 +116,7 @@ def history(spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Pa
 @pytest.mark.parametrize("key", ["stream", "kind", "payload.customer_id"])
 @pytest.mark.usefixtures("planned")
 def test_projections_differ_where_plain_python_says(spark: SparkSession, history: tuple[str, Path], key: str) -> None:
-    """PIPE-05: the keys, how many differ, and the first event after which they do."""
+    """PIPE-05: the keys, how many differ, and the first event after which they differ."""
     url, place = history
     keys, parted = expected(url, Trail(key), Other(key), lambda event: model.key_of(Trail(key), event))
     for where in (None, place):
@@ -128,7 +128,7 @@ def test_projections_differ_where_plain_python_says(spark: SparkSession, history
 
 @pytest.mark.usefixtures("planned")
 def test_a_reducer_sees_its_kinds_and_no_control_facts(spark: SparkSession, history: tuple[str, Path]) -> None:
-    """PIPE-05: streams of other kinds and those of the store itself are no keys."""
+    """PIPE-05: streams of other kinds and of the store itself are not keys."""
     url, place = history
     with tallystick.open(url) as store:
         store.append("run/r1", [tallystick.NewEvent("run.noted", {"n": at}) for at in range(4)])
@@ -141,7 +141,7 @@ def test_a_reducer_sees_its_kinds_and_no_control_facts(spark: SparkSession, hist
 
 
 class Failing(Trail):
-    """Does not take one event."""
+    """Fails at one event."""
 
     def apply(self, found: dict[str, Any], event: Event) -> dict[str, Any]:
         """Not that one."""
@@ -150,7 +150,7 @@ class Failing(Trail):
 
 @pytest.mark.usefixtures("planned")
 def test_the_version_that_fails_is_named(spark: SparkSession, history: tuple[str, Path]) -> None:
-    """PIPE-05: with the event that it failed at."""
+    """PIPE-05: the error names the version and the event at which it failed."""
     url, place = history
     types = ("order.placed", "order.paid", "order.noted")
     old, new = Trail("kind"), Failing("kind")

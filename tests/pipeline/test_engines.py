@@ -1,4 +1,4 @@
-"""One source over four engines: the same events give the same table, and each engine keeps its own rules."""
+"""One source over four engines: the same events give the same table, and the limits of each engine hold."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Counts(Projection):
 
 @pytest.fixture
 def urls(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The same events, ids and times given, in a store of each engine."""
+    """The same events, with ids and times, in a store of each engine."""
     with postgres.database() as database:
         places = {
             "files": f"files:{tmp_path}/log",
@@ -74,7 +74,7 @@ def _event(number: int) -> NewEvent:
 
 
 def _content(rows: list[Event]) -> list[tuple[object, ...]]:
-    """Everything but the position, by stream: ndjson has positions of each run."""
+    """All fields except the position, by stream: ndjson has positions per run."""
     return sorted((event.row[1:] for event in rows), key=lambda row: (row[0], row[1]))
 
 
@@ -92,7 +92,7 @@ def test_the_same_events_are_the_same_table(spark: SparkSession, urls: dict[str,
 
 
 def test_runs_are_read_one_by_one_up_to_where_they_were(spark: SparkSession, urls: dict[str, str]) -> None:
-    """PIPE-01: ndjson is one partition a run, planned once: queries of one table agree while the runs grow."""
+    """PIPE-01: ndjson has one partition per run, planned once: queries of one table agree while the runs grow."""
     table = read_events(spark, urls["ndjson"])
     assert table.rdd.getNumPartitions() == RUNS
     with tallystick.open(urls["ndjson"]) as store:
@@ -104,14 +104,14 @@ def test_runs_are_read_one_by_one_up_to_where_they_were(spark: SparkSession, url
 
 
 def test_runs_have_no_order_to_follow(spark: SparkSession, urls: dict[str, str], tmp_path: Path) -> None:
-    """PIPE-01: ndjson is for batches; a stream over it is refused by name."""
+    """PIPE-01: ndjson can be read in batches; `readStream` is refused by name."""
     write = spark.readStream.format("tallystick").option("url", urls["ndjson"]).load().writeStream
     with pytest.raises(errors.NotForSpark), clear():
         write.format("noop").option("checkpointLocation", f"{tmp_path}/c").start().awaitTermination()
 
 
 def test_a_damaged_run_is_one_clear_error(urls: dict[str, str], tmp_path: Path) -> None:
-    """PIPE-01: a damaged line is named, be it in the middle of a run or its last one; what is left can be asked for."""
+    """PIPE-01: a damaged line, in the middle or at the end of a run, is named; the rest can be read on request."""
     (path,) = [path for path in tmp_path.glob("runs/**/events.ndjson") if "r2" in path.parts[-2]]
     lines = path.read_bytes().splitlines(keepends=True)
     for at in (3, len(lines) - 1):
@@ -132,7 +132,7 @@ def _rows(query: LogQuery) -> list[Event]:
 
 
 def test_psycopg_reads_what_adbc_reads(urls: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """PIPE-01: where ADBC is not installed, the same rows come by psycopg, whatever is asked for."""
+    """PIPE-01: without ADBC, psycopg gives the same rows for every query."""
     chosen = Selection(types=frozenset({"run.noted"}), streams=frozenset({"run/r1", "run/r2"}), org="bolt")
     one = Selection(streams=frozenset({"run/r1"}), kinds=frozenset({"run"}), app=None)
     questions = [
@@ -148,7 +148,7 @@ def test_psycopg_reads_what_adbc_reads(urls: dict[str, str], monkeypatch: pytest
 
 
 def test_a_tenant_is_held_by_row_security(spark: SparkSession, postgres_url: str) -> None:
-    """PIPE-01, CP-05: the option `tenant` is the database's tenant: what no tenant may see stays out of the table."""
+    """PIPE-01, CP-05: the option `tenant` is the tenant in the database: the table has no events of no tenant."""
     with tallystick.open(postgres_url, infrastructure=("audit",)) as store:
         for number, stream in enumerate(("order/1", "audit/1", "order/2"), 1):
             org = "bolt" if stream == "order/2" else "acme"
@@ -159,7 +159,7 @@ def test_a_tenant_is_held_by_row_security(spark: SparkSession, postgres_url: str
 
 
 def test_tasks_write_into_postgres_beside_each_other(spark: SparkSession, urls: dict[str, str], tmp_path: Path) -> None:
-    """PIPE-01: a stream over postgres, written into another log, arrives once, also when every batch is repeated."""
+    """PIPE-01: a stream from postgres into another log writes every event once, even if every batch is repeated."""
     copy = f"sqlite:{tmp_path}/copy.db"
     tallystick.open(copy).close()
     for place in ("one", "two"):  # the second query knows nothing of the first one's checkpoint
@@ -189,7 +189,7 @@ def test_tasks_write_into_postgres_beside_each_other(spark: SparkSession, urls: 
 def test_bad_input_is_one_clear_error_over_every_engine(
     spark: SparkSession, url: str, expected: type[errors.TallyError]
 ) -> None:
-    """PIPE-01: no such database, no log in it, no server, no such setting, no such file, another kind: a line each."""
+    """PIPE-01: a missing database, log, server, setting or file, or a wrong file: each is a one-line error."""
     server = postgres.server_url()
     given = postgres.with_database(server, url.rpartition("/")[2]) if "{server}" in url else url
     with pytest.raises(expected) as caught, clear():
@@ -199,7 +199,7 @@ def test_bad_input_is_one_clear_error_over_every_engine(
 
 
 def test_a_written_table_of_runs(spark: SparkSession, tmp_path: Path) -> None:
-    """PIPE-01: ndjson is written too, each run by the task that has its rows."""
+    """PIPE-01: ndjson can be written too; each run by the task with its rows."""
     url = f"ndjson:{tmp_path}/copy"
     tallystick.open(url).close()
     rows = [(f"run/r{n % 2}", "run.noted", f'{{"n":{n}}}', n) for n in range(10)]
@@ -212,7 +212,7 @@ def test_a_written_table_of_runs(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_rebuild_opens_the_log_with_the_password_that_its_url_hides(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PIPE-04: workers log in as the store did, although no store shows its password."""
+    """PIPE-04: workers log in as the store did, although a store never shows its password."""
     asked: list[str] = []
 
     def ask(url: str, _archive: object, **_options: object) -> WholeLog:

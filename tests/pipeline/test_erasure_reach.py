@@ -1,4 +1,4 @@
-"""An erased payload is in no file of the archive's place: whatever was killed, merged or listed before."""
+"""An erased payload is in no file of the archive, whatever was killed, merged or registered before."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECRET = "sixteen letters and more"
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 def holders(place: Path) -> list[str]:
@@ -47,7 +47,7 @@ def log(files_url: str, make_log: MakeLog) -> str:
 
 
 def erase(url: str) -> None:
-    """Take the secret out of the log."""
+    """Erase the secret from the log."""
     with tallystick.open(url) as store:
         state.erase(store, "order/secret", 1, reason="asked")
 
@@ -56,7 +56,7 @@ def erase(url: str) -> None:
 def test_what_a_killed_run_left_goes_with_the_next_run(
     spark: SparkSession, log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PIPE-02: files that were in place before the manifest, and staged ones; verify says so until then."""
+    """PIPE-02: a run also removes files that a killed run stored or staged; until then verify reports them."""
     place = tmp_path / "archive"
     archive(spark, log, place, until=5)
     with monkeypatch.context() as patched:
@@ -83,7 +83,7 @@ def _kill(*_: object) -> Manifest:
 
 @pytest.mark.security
 def test_verify_says_what_no_run_has_taken_out_yet(spark: SparkSession, log: str, tmp_path: Path) -> None:
-    """PIPE-03: until the next run the archive holds what was erased since, and verify says so."""
+    """PIPE-03: until the next run the archive has payloads that were erased since, and verify reports them."""
     place = tmp_path / "archive"
     archive(spark, log, place)
     erase(log)
@@ -95,7 +95,7 @@ def test_verify_says_what_no_run_has_taken_out_yet(spark: SparkSession, log: str
 
 @pytest.mark.security
 def test_no_list_of_files_says_how_payloads_begin(spark: SparkSession, log: str, tmp_path: Path) -> None:
-    """PIPE-02: no statistics of payloads, neither in new files nor copied from those of an earlier version."""
+    """PIPE-02: payloads have no statistics, neither in new files nor copied from those of an earlier version."""
     place = tmp_path / "archive"
     archive(spark, log, place, until=5)
     archive(spark, log, place)
@@ -114,7 +114,7 @@ def test_no_list_of_files_says_how_payloads_begin(spark: SparkSession, log: str,
 def test_a_list_that_is_begun_anew_leaves_nothing_of_the_one_before(
     spark: SparkSession, log: str, tmp_path: Path
 ) -> None:
-    """PIPE-02: the metadata of a table that named erased payloads goes with it."""
+    """PIPE-02: registering again removes the metadata of a table with parts of erased payloads."""
     place = tmp_path / "archive"
     archive(spark, log, place)
     register(place, ICEBERG)
@@ -149,7 +149,7 @@ def _bounded(path: Path, column: str) -> bool:
 def test_a_manifest_without_a_row_of_the_one_before_is_not_put_in_place(
     spark: SparkSession, log: str, tmp_path: Path
 ) -> None:
-    """PIPE-02, PIPE-06: whatever a run did, rows and blocks of before are in the next manifest, or it is refused."""
+    """PIPE-02, PIPE-06: the next manifest must have all rows and blocks of the one before, or it is refused."""
     place = tmp_path / "archive"
     archive(spark, log, place, bucket_events=10)
     before = manifest.load(place)

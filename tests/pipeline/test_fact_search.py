@@ -1,4 +1,4 @@
-"""Control facts of a long log are looked for by tasks: the driver reads none of it, and finds the same."""
+"""Tasks search a long log for control facts: the driver reads nothing of it, and finds the same facts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Counted:
 def test_tasks_find_what_the_driver_finds(
     url: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path
 ) -> None:
-    """PIPE-02: erasures behind the archive, and what prunes relied on, once each; over every engine."""
+    """PIPE-02: erasures after the archive's end, and the witnesses of prunes, once each; over every engine."""
     with tallystick.open(url) as store:
         for number in range(3):
             store.append(f"order/{number}", [NewEvent("order.placed", {"n": at}) for at in range(10)])

@@ -1,4 +1,4 @@
-"""A verify of a small log asks Spark for a handful of jobs, and leaves the user's session as it was."""
+"""`verify` of a small log runs few Spark jobs, and leaves the user's session as it was."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ JOBS_MAX, JOBS_WITH_FACTS_MAX = 6, 10
 
 
 def jobs(spark: SparkSession) -> int:
-    """How many jobs this context has begun so far."""
+    """The number of jobs that this context has started."""
     return int(spark.sparkContext._jsc.sc().dagScheduler().nextJobId())
 
 
 def test_a_small_log_is_verified_in_a_handful_of_jobs(spark: SparkSession, tmp_path: Path) -> None:
-    """PIPE-03: with an archive; and with control facts, which are held against everything, in few more."""
+    """PIPE-03: with an archive, and with control facts, which need a few more jobs."""
     url, before = f"files:{tmp_path}/log", spark.conf.getAll
     with tallystick.open(url) as store:
         for number in range(3):

@@ -1,7 +1,7 @@
-"""Files of an archive that were changed together with the hash that the manifest has of them.
+"""Files of an archive that were changed together with their hash in the manifest.
 
-The log knows only the blocks: which event stands at which position. So every reader holds a file against its blocks,
-takes nothing from its statistics, and takes no column that has another form.
+The log records only the blocks: which event is at which position. So every reader checks a file against its blocks,
+does not use its statistics, and refuses a column of another type.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def place(spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path
 
 
 def forge(place: Path, change: Callable[[Path], None]) -> None:
-    """Change the first file, and the hash and the number of rows that the manifest has of it; blocks stay."""
+    """Change the first file, and its hash and number of rows in the manifest, but not its blocks."""
     found = manifest.read(place)
     bucket = found.buckets[0]
     assert bucket.events is not None
@@ -53,7 +53,7 @@ def forge(place: Path, change: Callable[[Path], None]) -> None:
 
 
 def rewritten(change: Change, rows_a_group: int = 1000) -> Callable[[Path], None]:
-    """The file with another table in it."""
+    """Write another table into the file."""
 
     def run(path: Path) -> None:
         pq.write_table(change(pq.read_table(path)), path, row_group_size=rows_a_group, store_schema=False)
@@ -62,7 +62,7 @@ def rewritten(change: Change, rows_a_group: int = 1000) -> Callable[[Path], None
 
 
 def exchanged(table: pa.Table) -> pa.Table:
-    """Two events of different streams at each other's positions."""
+    """Exchange the positions of two events of different streams."""
     rows = table.to_pylist()
     other = next(row for row in rows if row["stream"] != rows[0]["stream"])
     rows[0]["position"], other["position"] = other["position"], rows[0]["position"]
@@ -70,18 +70,18 @@ def exchanged(table: pa.Table) -> pa.Table:
 
 
 def other_link(table: pa.Table) -> pa.Table:
-    """The last event is another one."""
+    """Replace the last event."""
     links = table["link"].to_pylist()
     return table.set_column(table.column_names.index("link"), "link", [pa.array([*links[:-1], links[0]], pa.binary())])
 
 
 def positions_as_text(table: pa.Table) -> pa.Table:
-    """The same numbers in another form."""
+    """Change the type of a column, with the same numbers."""
     return table.set_column(0, "position", [pa.array(map(str, table["position"].to_pylist()))])
 
 
 def groups_swapped(path: Path) -> None:
-    """Two row groups in the other order."""
+    """Exchange two row groups."""
     table = pq.read_table(path)
     with pq.ParquetWriter(path, table.schema, store_schema=False) as file:
         file.write_table(table.slice(10))
@@ -89,7 +89,7 @@ def groups_swapped(path: Path) -> None:
 
 
 def wrong_statistics(path: Path) -> None:
-    """The footer says that positions go from 901 to 920."""
+    """Let the footer claim the positions 901 to 920."""
     table = pq.read_table(path)
     pq.write_table(table, path, store_schema=False, compression="none", use_dictionary=False)
     data = path.read_bytes()
@@ -117,7 +117,7 @@ FORGED = {
 def test_no_reader_takes_a_file_that_does_not_have_its_blocks(
     spark: SparkSession, files_url: str, place: Path, change: Callable[[Path], None]
 ) -> None:
-    """SAFE-01, PIPE-10: SQL refuses it, also where it asks for other columns; verify names it."""
+    """SAFE-01, PIPE-10: SQL refuses the file, also if the query needs other columns; verify names it."""
     forge(place, change)
     with pytest.raises(errors.ArchiveDamaged), clear():
         sql(spark, files_url, "select count(distinct type) from events", place).collect()
@@ -126,7 +126,7 @@ def test_no_reader_takes_a_file_that_does_not_have_its_blocks(
 
 @pytest.mark.security
 def test_statistics_decide_nothing(spark: SparkSession, files_url: str, place: Path) -> None:
-    """SAFE-05, PIPE-10: rows that the footer denies are served; verify says that the footer is wrong."""
+    """SAFE-05, PIPE-10: rows that the footer excludes are read; verify reports that the footer is wrong."""
     forge(place, wrong_statistics)
     assert [row[0] for row in sql(spark, files_url, BETWEEN, place).collect()] == [5, 6, 7, 8]
     found = verify(spark, files_url, place)
@@ -136,7 +136,7 @@ def test_statistics_decide_nothing(spark: SparkSession, files_url: str, place: P
 @pytest.mark.security
 @pytest.mark.parametrize("shares", [1, 2, 3, 7])
 def test_shares_of_a_file_check_every_block_between_them(place: Path, shares: int) -> None:
-    """SAFE-01: a file in many row groups, read in shares: together they give every row, and one of them refuses."""
+    """SAFE-01: the shares of a file with many row groups have every row; if one row is changed, a share refuses."""
     forge(place, rewritten(lambda table: table, rows_a_group=3))
     assert sorted(_positions(place, shares)) == list(range(1, 21))
     for change in (exchanged, other_link):
@@ -156,7 +156,7 @@ def _positions(place: Path, shares: int) -> Iterator[int]:
 
 @pytest.mark.security
 def test_a_changed_file_is_not_registered(place: Path) -> None:
-    """PIPE-02: another list of the same files is made of files that are as they were archived."""
+    """PIPE-02: only files that are as they were archived are registered as a table."""
     file = manifest.read(place).buckets[0].events
     assert file is not None
     rewritten(lambda table: table.slice(1))(place / file.name)
@@ -166,7 +166,7 @@ def test_a_changed_file_is_not_registered(place: Path) -> None:
 
 @pytest.mark.security
 def test_every_changed_payload_of_the_live_log_is_named(spark: SparkSession, make_log: MakeLog, tmp_path: Path) -> None:
-    """SAFE-03, PIPE-03: the first one does not hide the next one of its bucket."""
+    """SAFE-03, PIPE-03: one damaged file does not hide the next one of its bucket."""
     url, place = f"sqlite:{tmp_path}/log.db", tmp_path / "archive"
     make_log(url, events=20)
     archive(spark, url, place)
@@ -182,7 +182,7 @@ def test_every_changed_payload_of_the_live_log_is_named(spark: SparkSession, mak
 
 
 def test_columns_of_an_archive_are_those_of_events(place: Path) -> None:
-    """PIPE-02: what is written has the form that readers ask for."""
+    """PIPE-02: written files have the columns and types that readers require."""
     file = manifest.read(place).buckets[0].events
     assert file is not None
     assert tuple(pq.read_schema(place / file.name).names) == COLUMNS
@@ -193,7 +193,7 @@ def test_columns_of_an_archive_are_those_of_events(place: Path) -> None:
 def test_a_damaged_control_fact_does_not_end_verify(
     spark: SparkSession, make_log: MakeLog, prune: Callable[..., None], tmp_path: Path, type_: str
 ) -> None:
-    """SAFE-03, PIPE-03: a fact that cannot be read is named, and so is what is wrong beside it."""
+    """SAFE-03, PIPE-03: an unreadable fact is reported, and so is other damage."""
     url, place = f"sqlite:{tmp_path}/log.db", tmp_path / "archive"
     make_log(url, events=20)
     archive(spark, url, place, bucket_events=10)

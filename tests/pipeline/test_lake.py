@@ -1,4 +1,4 @@
-"""A log as a table of a lake format: each event once, erasures, other readers, and what is refused."""
+"""A log as a table of a lake format: every event once, erasures, other readers, and what is refused."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def place(tmp_path: Path) -> Path:
 
 
 def holders(place: Path) -> list[str]:
-    """The files below a table that hold the secret, in rows, in statistics or in whatever the format writes."""
+    """The files of a table that contain the secret, in rows, in statistics or anywhere else."""
     found = []
     for path in sorted(item for item in place.rglob("*") if item.is_file()):
         if path.suffix == ".parquet":
@@ -62,7 +62,7 @@ def holders(place: Path) -> list[str]:
 
 
 def test_each_event_is_in_the_table_once(url: str, make_log: MakeLog, stored: Stored, place: Path, kind: str) -> None:
-    """PIPE-02: several commits, a run with nothing to do, and a log that went on; with every engine."""
+    """PIPE-02: several commits, a run with nothing to do, and a log that has grown; with every engine."""
     make_log(url, events=50)
     done = append(url, place, kind, commit_events=20)
     assert (done.events, done.commits, done.through) == (50, 3, 50)
@@ -75,7 +75,7 @@ def test_each_event_is_in_the_table_once(url: str, make_log: MakeLog, stored: St
 
 
 def test_rows_are_partitioned_by_day_and_bucket(files_url: str, place: Path, kind: str) -> None:
-    """PIPE-02: the day is that of the event's time, the bucket that of its stream."""
+    """PIPE-02: the day is computed from the event's time, the bucket from its stream."""
     day = 86_400 * 10**9
     days = {"order/a": (day - 1, "1970-01-01"), "order/b": (day, "1970-01-02"), "run/c": (2**63 - 1, "2262-04-11")}
     with tallystick.open(files_url) as store:
@@ -92,7 +92,7 @@ def test_rows_are_partitioned_by_day_and_bucket(files_url: str, place: Path, kin
 def test_a_pruned_history_comes_from_the_archive(
     spark: SparkSession, files_url: str, make_log: MakeLog, stored: Stored, prune: Prune, place: Path, kind: str
 ) -> None:
-    """PIPE-02: a new table of a pruned log needs the archive; one that has the history goes on without it."""
+    """PIPE-02: a new table of a pruned log needs the archive; a table with the history continues without it."""
     make_log(files_url, events=60)
     archive(spark, files_url, place.parent / "archive", bucket_events=25)
     everything = stored(files_url)
@@ -115,7 +115,7 @@ def test_a_pruned_history_comes_from_the_archive(
 def test_a_table_that_knows_more_than_the_archive_is_no_finding(
     spark: SparkSession, files_url: str, make_log: MakeLog, prune: Prune, place: Path, kind: str
 ) -> None:
-    """PIPE-03: events were pruned before they were archived, and the table has them: their chain is checked."""
+    """PIPE-03: if events were pruned before they were archived, only the table has them: their chain is checked."""
     make_log(files_url, events=40)
     append(files_url, place, kind)
     prune(files_url, "order/o1", 2)
@@ -126,7 +126,7 @@ def test_a_table_that_knows_more_than_the_archive_is_no_finding(
 
 
 def test_an_empty_log_has_an_empty_table(files_url: str, place: Path, kind: str) -> None:
-    """PIPE-02: nothing is there yet, and nothing is wrong with that."""
+    """PIPE-02: an empty log gives a table without rows, which verifies."""
     with tallystick.open(files_url):
         pass
     assert append(files_url, place, kind).events == 0
@@ -134,7 +134,7 @@ def test_an_empty_log_has_an_empty_table(files_url: str, place: Path, kind: str)
 
 
 def test_what_is_not_ours_stays(spark: SparkSession, files_url: str, make_log: MakeLog, place: Path, kind: str) -> None:
-    """PIPE-02: a table begins at an empty place, and files that somebody put there later are not removed."""
+    """PIPE-02: a new table needs an empty directory; files that others put there later are not removed."""
     make_log(files_url, events=5)
     archive(spark, files_url, place.parent / "archive")
     with pytest.raises(errors.WrongTable, match="it has other files"):
@@ -152,7 +152,7 @@ def test_what_is_not_ours_stays(spark: SparkSession, files_url: str, make_log: M
 def test_an_erasure_reaches_the_table(
     spark: SparkSession, files_url: str, make_log: MakeLog, stored: Stored, place: Path, kind: str
 ) -> None:
-    """PIPE-02: the next run takes the payload out, and says what still holds it; `forget` removes that."""
+    """PIPE-02: the next run removes the payload, and reports the files that still have it; `forget` removes those."""
     make_log(files_url, events=20)
     with tallystick.open(files_url) as store:
         store.append("order/secret", NewEvent("order.noted", {"text": SECRET}, meta={"note": "kept"}))
@@ -181,7 +181,7 @@ def test_an_erasure_reaches_the_table(
 
 @pytest.mark.security
 def test_the_table_says_nothing_of_payloads(files_url: str, make_log: MakeLog, place: Path, kind: str) -> None:
-    """PIPE-02: bounds are copied to where no erasure reaches them, so there are some of positions alone."""
+    """PIPE-02: only positions have bounds: an erasure does not reach copies of bounds."""
     make_log(files_url, events=20)
     append(files_url, place, kind)
     with tallystick.open(files_url) as store:
@@ -194,7 +194,7 @@ def test_the_table_says_nothing_of_payloads(files_url: str, make_log: MakeLog, p
 def test_what_was_erased_before_never_gets_there(
     spark: SparkSession, files_url: str, make_log: MakeLog, place: Path, kind: str
 ) -> None:
-    """PIPE-02: the archive still holds a payload that was erased since its last run; the table does not get it."""
+    """PIPE-02: the archive still has a payload that was erased since its last run; the table does not get it."""
     with tallystick.open(files_url) as store:
         store.append("order/secret", NewEvent("order.noted", {"text": SECRET}))
     make_log(files_url, events=10)
@@ -228,7 +228,7 @@ def test_other_tools_read_it(
 def test_files_put_together_by_another_tool_are_no_finding(
     files_url: str, make_log: MakeLog, stored: Stored, place: Path
 ) -> None:
-    """PIPE-02: OPTIMIZE of Delta changes files and no row, and the next run goes on."""
+    """PIPE-02: OPTIMIZE of Delta changes files but no rows, and the next run continues."""
     make_log(files_url, events=50)
     append(files_url, place, "delta", commit_events=10, buckets=2)
     before = verify(files_url, place).files
@@ -242,7 +242,7 @@ def test_files_put_together_by_another_tool_are_no_finding(
 
 
 def test_the_mark_outlives_the_log_of_the_table(files_url: str, make_log: MakeLog, stored: Stored, place: Path) -> None:
-    """PIPE-02: Delta puts what its log says into checkpoints, and a tool may remove the entries before."""
+    """PIPE-02: a tool may remove entries of Delta's log that are in a checkpoint."""
     make_log(files_url, events=105)
     append(files_url, place, "delta", commit_events=1, buckets=1)
     checkpoints = sorted(place.glob("_delta_log/*.checkpoint.parquet"))
@@ -268,7 +268,7 @@ def test_any_reader_of_iceberg_finds_the_newest_version(files_url: str, make_log
 def test_what_is_not_of_this_log_is_refused(
     files_url: str, make_log: MakeLog, tmp_path: Path, place: Path, kind: str
 ) -> None:
-    """PIPE-02: a table of another log, of other buckets, of another format, or of nobody's; and none at all."""
+    """PIPE-02: a table of another log, with other buckets, of another format or tool, and a missing table."""
     make_log(files_url, events=5)
     other = f"files:{tmp_path}/other"
     make_log(other, events=5)
@@ -288,7 +288,7 @@ def test_what_is_not_of_this_log_is_refused(
 
 
 def test_a_table_of_another_history_is_refused(files_url: str, make_log: MakeLog, tmp_path: Path, kind: str) -> None:
-    """PIPE-02: a backup was put back and the log went on otherwise: nothing is appended behind it."""
+    """PIPE-02: after a backup was restored and the log grew differently, nothing is appended to the table."""
     make_log(files_url, events=10)
     shutil.copytree(tmp_path / "log", tmp_path / "copy")
     make_log(files_url, events=5, seed=2)
@@ -305,7 +305,7 @@ def test_a_table_of_another_history_is_refused(files_url: str, make_log: MakeLog
 def test_a_library_that_is_missing_is_named(
     files_url: str, make_log: MakeLog, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PIPE-02: without the library of the format, what to install is said."""
+    """PIPE-02: without the library of the format, the error says what to install."""
     make_log(files_url, events=5)
     library = {"delta": "deltalake", "iceberg": "pyiceberg"}[kind]
     real = builtins.__import__
@@ -327,7 +327,7 @@ def test_a_library_that_is_missing_is_named(
 def test_a_damaged_log_is_named_and_nothing_is_added(
     files_url: str, make_log: MakeLog, tmp_path: Path, place: Path, kind: str
 ) -> None:
-    """PIPE-02: what goes wrong with the rows is raised as it is, and not as what the library makes of it."""
+    """PIPE-02: an error in the rows is raised as it is, not as the error that the library makes of it."""
     make_log(files_url, events=30)
     append(files_url, place, kind, commit_events=10)
     make_log(files_url, events=30, seed=2)

@@ -1,4 +1,4 @@
-"""`tally pipeline lake …` from the command line: what it says, and its exit status. No Java is started."""
+"""`tally pipeline lake …`: its output and exit status. No Java is started."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Spent(Projection):
 
 @pytest.fixture
 def tally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Run `tally` with arguments, in a directory of its own."""
+    """Run `tally` with arguments, in its own directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "shop_of_the_lake.py").write_text(CODE)
@@ -43,7 +43,7 @@ def tally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resu
 def test_a_table_from_the_command_line(
     tally: Callable[..., Result], files_url: str, make_log: MakeLog, tmp_path: Path
 ) -> None:
-    """PIPE-02, PIPE-03: made, brought up, verified, erased from; damage is exit status 1, a wrong place 2."""
+    """PIPE-02, PIPE-03: create, append, verify and erase; damage gives exit status 1, a wrong place 2."""
     make_log(files_url, events=30)
     lake = ("pipeline", "lake")
     assert tally(*lake, "append", files_url, "table").exit_code == 2
@@ -67,7 +67,7 @@ def test_a_table_from_the_command_line(
 
 
 def test_rows_from_the_command_line(tally: Callable[..., Result], files_url: str, make_log: MakeLog) -> None:
-    """PIPE-04: the rows of a projection, and what `verify` says of them."""
+    """PIPE-04: write the rows of a projection, and verify them."""
     make_log(files_url, events=30)
     assert tally("project", files_url, "shop_of_the_lake:Spent").exit_code == 0
     made = tally("pipeline", "lake", "rows", files_url, "Spent", "rows", "--format", "iceberg")

@@ -1,4 +1,4 @@
-"""A table that was changed, by its own library or by hand: verify names every row, and reads what others go by."""
+"""A table that was changed by its own library or by hand: verify reports every row, and wrong bounds."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def doubled(at: int) -> Change:
 
 
 def exchanged(at: int, other: int) -> Change:
-    """Two rows with each other's position."""
+    """Exchange the positions of two rows."""
 
     def change(rows: pa.Table) -> pa.Table:
         found = rows["position"].to_pylist()
@@ -82,7 +82,7 @@ def at_positions(found: TableVerifyResult) -> set[int]:
 
 
 def test_a_dropped_row_is_named(files_url: str, place: Path, kind: str) -> None:
-    """PIPE-03: the first, the last, and one in the middle."""
+    """PIPE-03: a missing row: the first, the last, and one in the middle."""
     for at in (0, 30, EVENTS - 1):
         before = rows_of(place, kind)
         rewrite(place, kind, without(at))
@@ -93,13 +93,13 @@ def test_a_dropped_row_is_named(files_url: str, place: Path, kind: str) -> None:
 
 
 def test_a_doubled_row_is_named(files_url: str, place: Path, kind: str) -> None:
-    """PIPE-03: the row is there twice, in one file or in two."""
+    """PIPE-03: a repeated row, in one file or in two."""
     rewrite(place, kind, doubled(30))
     assert any("more than once" in item.reason and item.position == 31 for item in verify(files_url, place).problems)
 
 
 def test_exchanged_rows_are_named(files_url: str, place: Path, kind: str) -> None:
-    """PIPE-03: two events of different streams with each other's position: no link knows it, the log does."""
+    """PIPE-03: two events of different streams with exchanged positions: no link shows it, the log does."""
     streams = rows_of(place, kind)["stream"].to_pylist()
     other = next(at for at in range(31, EVENTS) if streams[at] != streams[30])
     rewrite(place, kind, exchanged(30, other))
@@ -127,20 +127,20 @@ def test_exchanged_rows_are_named(files_url: str, place: Path, kind: str) -> Non
     ],
 )
 def test_a_changed_value_is_named(files_url: str, place: Path, kind: str, name: str, value: object) -> None:
-    """PIPE-03: every column, also those that no link covers."""
+    """PIPE-03: a changed value in every column, also in those that no link covers."""
     rewrite(place, kind, changed(30, name, value))
     found = verify(files_url, place)
     assert any(item.position == 31 and name in item.reason for item in found.problems if item.what == "row")
 
 
 def test_rows_without_a_position_are_named(files_url: str, place: Path, kind: str) -> None:
-    """PIPE-03: no window of positions has them, and a query without a condition does."""
+    """PIPE-03: rows without a position: no window of positions has them, but a query without conditions would."""
     rewrite(place, kind, lambda rows: changed(EVENTS, "position", None)(doubled(3)(rows)))
     assert any("1 rows without a position" in item.reason for item in verify(files_url, place).problems)
 
 
 def test_a_row_behind_the_mark_is_named(files_url: str, place: Path, kind: str) -> None:
-    """PIPE-03: rows that nobody appended, in front of the first position and behind the last."""
+    """PIPE-03: rows that were never appended, before the first position and after the last."""
     rewrite(place, kind, lambda rows: changed(EVENTS, "position", 0)(doubled(3)(rows)))
     assert 0 in at_positions(verify(files_url, place))
     rewrite(place, kind, lambda rows: changed(1, "position", 1000)(rows))
@@ -148,7 +148,7 @@ def test_a_row_behind_the_mark_is_named(files_url: str, place: Path, kind: str) 
 
 
 def test_random_damage_is_always_found(files_url: str, place: Path, kind: str) -> None:
-    """PIPE-03: whatever rows are dropped, doubled and exchanged, each place is named; undone, nothing is."""
+    """PIPE-03: any dropped, repeated or exchanged rows are reported with their positions; once restored, nothing is."""
     chance = random.Random(17)
     whole = rows_of(place, kind)
     for _ in range(8):
@@ -160,7 +160,7 @@ def test_random_damage_is_always_found(files_url: str, place: Path, kind: str) -
 
 
 def test_a_pruned_history_is_held_by_its_chains(files_url: str, place: Path, kind: str, prune: Prune) -> None:
-    """PIPE-03: without an archive nobody else has these rows: a stream's chain has to end where the log was cut."""
+    """PIPE-03: without an archive only the table has these rows: a stream must end where the log was pruned."""
     prune(files_url, "order/o1", 3)
     whole = rows_of(place, kind)
     of_stream = pc.index_in(pa.array(["order/o1"]), whole["stream"]).to_pylist()[0]
@@ -172,7 +172,7 @@ def test_a_pruned_history_is_held_by_its_chains(files_url: str, place: Path, kin
 
 
 def test_the_end_of_what_was_pruned_is_held_by_the_log(files_url: str, place: Path, kind: str, prune: Prune) -> None:
-    """PIPE-03: no row follows in the table, and the link was forged along: the log has on record which one it was."""
+    """PIPE-03: the last pruned row was changed together with its link: the log has the link on record."""
     with tallystick.open(files_url) as store:
         store.append("order/new", [NewEvent("order.noted", {"cents": number}) for number in range(3)])
     append(files_url, place)
@@ -192,7 +192,7 @@ def test_the_end_of_what_was_pruned_is_held_by_the_log(files_url: str, place: Pa
 def test_the_archive_says_what_was_pruned(
     spark: SparkSession, files_url: str, place: Path, kind: str, prune: Prune
 ) -> None:
-    """PIPE-03: with the archive at hand, positions that were exchanged in a pruned history are found too."""
+    """PIPE-03: with the archive, exchanged positions in a pruned history are found too."""
     archive(spark, files_url, place.parent / "archive", bucket_events=25)
     streams = rows_of(place, kind)["stream"].to_pylist()
     first = streams.index("order/o1")
@@ -210,7 +210,7 @@ def data_files(place: Path) -> list[ListedFile]:
 
 
 def test_a_file_that_was_changed_by_hand_is_named(files_url: str, place: Path, kind: str) -> None:
-    """PIPE-03: rows dropped behind the back of the table, a file that is gone, and one that is no Parquet."""
+    """PIPE-03: rows that were removed inside a file, a missing file, and one that is not Parquet."""
     dropped, missing, broken = data_files(place)[:3]
     rows = pq.ParquetFile(place / dropped.name).read()
     gone = rows["position"].to_pylist()
@@ -230,7 +230,7 @@ def test_a_file_that_was_changed_by_hand_is_named(files_url: str, place: Path, k
 def test_bounds_that_would_hide_rows_are_named(
     files_url: str, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PIPE-03: engines skip files by what the table says of their positions, so that is compared with the rows."""
+    """PIPE-03: engines skip files by the bounds that the table has for them, so the bounds are checked."""
     table = type(table_at(place))
     real = table.files
 
@@ -249,7 +249,7 @@ def test_bounds_that_would_hide_rows_are_named(
 def test_a_name_that_leads_out_of_the_table_is_not_followed(
     files_url: str, place: Path, kind: str, lead: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SAFE-07, PIPE-03: what a table says of itself may be forged: nothing is read over such a name."""
+    """SAFE-07, PIPE-03: the list of files may be forged: a name that leads out of the table is not read."""
     table = type(table_at(place))
     real = table.files
     (first, *_) = data_files(place)
@@ -272,7 +272,7 @@ def test_a_name_that_leads_out_of_the_table_is_not_followed(
 def test_a_file_in_another_partition_is_named(
     files_url: str, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PIPE-03: engines leave out whole partitions by what the table says of a file."""
+    """PIPE-03: engines skip partitions by what the table says of a file, so that is checked."""
     table = type(table_at(place))
     real = table.files
 
@@ -286,7 +286,7 @@ def test_a_file_in_another_partition_is_named(
 
 
 def test_a_payload_that_an_erasure_did_not_reach_is_no_secret(files_url: str, place: Path, kind: str) -> None:
-    """PIPE-03: put back after the run that took it out, an erased payload is a finding and not a matter of waiting."""
+    """PIPE-03: an erased payload that is put back after the run that removed it is a finding."""
     whole = rows_of(place, kind)
     with tallystick.open(files_url) as store:
         state.erase(store, "order/o1", 1, reason="asked")

@@ -1,4 +1,4 @@
-"""A table whose writer is killed with SIGKILL, at random moments and at each write; and one in an object store."""
+"""A table whose writer is killed with SIGKILL, at random moments and at each write; also in an object store."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 def running(
     url: str, place: str, kind: str, *, forget: bool = False, commit: int = 5
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that appends again and again, and is gone afterwards."""
+    """A process that appends repeatedly; it is ended after the test."""
     code = APPENDING.format(url=url, place=place, kind=kind, forget=forget, commit=commit)
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True)
     try:
@@ -59,7 +59,7 @@ def running(
 
 
 def kill(child: subprocess.Popen[bytes]) -> None:
-    """SIGKILL, and wait until it is over."""
+    """Send SIGKILL, and wait until the process has ended."""
     if child.poll() is None:
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
@@ -85,7 +85,7 @@ def go_on(url: str, chance: random.Random, seconds: float) -> None:
 def test_a_writer_killed_at_random_leaves_each_event_once(
     tmp_path: Path, stored: Stored, kind: str, kills: int
 ) -> None:
-    """PIPE-02: beside appends and erasures, with two writers at a time: after every kill the table is right so far."""
+    """PIPE-02: with two writers, appends and erasures at the same time, the table is right after every kill."""
     url, place, chance = f"sqlite:{tmp_path}/log.db", tmp_path / "table", random.Random(kills)
     go_on(url, chance, 0.3)
     for round_ in range(kills):
@@ -105,7 +105,7 @@ def test_a_writer_killed_at_random_leaves_each_event_once(
 def test_a_table_in_a_store_is_like_one_in_a_directory(
     files_url: str, make_log: MakeLog, stored: Stored, bucket_url: str, kind: str
 ) -> None:
-    """PIPE-02: over the protocol of S3: appended, erased, verified, old files removed."""
+    """PIPE-02: append, erase, verify and remove old files over the S3 protocol."""
     make_log(files_url, events=40)
     assert append(files_url, bucket_url, kind, commit_events=15).commits == 3
     with tallystick.open(files_url) as store:
@@ -119,7 +119,7 @@ def test_a_table_in_a_store_is_like_one_in_a_directory(
 
 
 def test_a_bucket_that_is_not_there_is_named(files_url: str, make_log: MakeLog, objects: Server, kind: str) -> None:
-    """PIPE-02: a store that refuses is not an empty table."""
+    """PIPE-02: a store that refuses access is not taken for an empty table."""
     make_log(files_url, events=5)
     with pytest.raises(errors.PlaceUnreachable, match="nobodys"):
         append(files_url, "s3://nobodys/table", kind)
@@ -128,7 +128,7 @@ def test_a_bucket_that_is_not_there_is_named(files_url: str, make_log: MakeLog, 
 def test_a_store_that_ignores_the_condition_is_refused(
     files_url: str, make_log: MakeLog, objects: Server, bucket_url: str, kind: str
 ) -> None:
-    """PIPE-02: each of two writers would be told that it committed: nothing is begun, and nothing is added."""
+    """PIPE-02: both of two writers would succeed, so no table is created and nothing is appended."""
     make_log(files_url, events=20)
     objects.between.ignored.add("if-none-match")
     with pytest.raises(errors.InvalidValue, match="a name is given once"):
@@ -146,7 +146,7 @@ def test_a_store_that_ignores_the_condition_is_refused(
 def test_of_two_writers_in_a_store_one_commits(
     files_url: str, make_log: MakeLog, stored: Stored, objects: Server, bucket_url: str, kind: str
 ) -> None:
-    """PIPE-02: another run commits at the very moment of a commit: the store decides, and no event is there twice."""
+    """PIPE-02: two runs commit at the same moment: the store decides, and every event is in the table once."""
     make_log(files_url, events=20)
     append(files_url, bucket_url, kind)
     make_log(files_url, events=20, seed=2)
@@ -163,7 +163,7 @@ def test_of_two_writers_in_a_store_one_commits(
 def test_an_answer_that_is_lost_does_not_add_twice(
     files_url: str, make_log: MakeLog, stored: Stored, objects: Server, bucket_url: str, kind: str
 ) -> None:
-    """PIPE-02: the commit came about, and nobody heard of it: the run finds that it did."""
+    """PIPE-02: a commit succeeds but its response is lost: the run finds out that it succeeded."""
     make_log(files_url, events=20)
     append(files_url, bucket_url, kind)
     make_log(files_url, events=20, seed=2)

@@ -1,4 +1,4 @@
-"""A table while others change it or its log: overtaken runs, and a log that is pruned meanwhile."""
+"""A table while others change it or its log: runs that lose a race, and a log that is pruned meanwhile."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def place(tmp_path: Path) -> Path:
 def test_what_is_pruned_while_a_run_reads_is_not_left_out(
     files_url: str, make_log: MakeLog, prune: Prune, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PIPE-02: retention takes events away between two commits of a run: refused, and never a table without them."""
+    """PIPE-02: retention prunes events between two commits of a run: refused, so the table never lacks them."""
     make_log(files_url, events=60, streams=1)
     append(files_url, place, kind)
     make_log(files_url, events=60, streams=1, seed=2)
@@ -62,7 +62,7 @@ def test_what_is_pruned_while_a_run_reads_is_not_left_out(
 def test_a_run_that_is_overtaken_goes_on_from_there(
     files_url: str, make_log: MakeLog, stored: Stored, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PIPE-02: another run commits between the moment a run reads the mark and its own commit: no event twice."""
+    """PIPE-02: another run commits after a run has read the mark: every event is in the table once."""
     make_log(files_url, events=40)
     append(files_url, place, kind, commit_events=10)
     make_log(files_url, events=40, seed=2)
@@ -84,7 +84,7 @@ def test_a_run_that_is_overtaken_goes_on_from_there(
 def test_a_table_that_was_told_to_try_again_does_not(
     files_url: str, make_log: MakeLog, stored: Stored, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PIPE-02: another tool sets the property by which the library goes on from a version that nobody looked at."""
+    """PIPE-02: another tool sets the property that lets the library retry on a version that was not read."""
     make_log(files_url, events=40)
     append(files_url, place, "iceberg")
     with DirectoryCatalog(storage_at(place)).load_table().transaction() as transaction:
@@ -107,7 +107,7 @@ def test_a_table_that_was_told_to_try_again_does_not(
 def test_an_erasure_that_is_overtaken_is_done(
     files_url: str, make_log: MakeLog, stored: Stored, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PIPE-02: another run appends while one is about to take a payload out: both hold."""
+    """PIPE-02: another run appends while one is about to remove a payload: both changes are kept."""
     make_log(files_url, events=40)
     append(files_url, place, kind)
     with tallystick.open(files_url) as store:
@@ -132,7 +132,7 @@ def test_an_erasure_that_is_overtaken_is_done(
 def test_a_removal_that_is_overtaken_removes_nothing_that_is_needed(
     files_url: str, make_log: MakeLog, stored: Stored, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PIPE-02: another run appends while one removes old files: it goes again, from the version that is newest then."""
+    """PIPE-02: another run appends while one removes old files: it begins again from the newest version."""
     make_log(files_url, events=20)
     append(files_url, place, kind)
     with tallystick.open(files_url) as store:
@@ -158,7 +158,7 @@ def test_a_removal_that_is_overtaken_removes_nothing_that_is_needed(
 def test_what_a_later_run_is_writing_stays(
     files_url: str, make_log: MakeLog, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PIPE-02: a file that appears after the commit which ends other runs belongs to one that may commit yet."""
+    """PIPE-02: a file that appears after the commit of `forget` is kept: its run may still commit."""
     make_log(files_url, events=20)
     append(files_url, place, kind)
     table = table_at(place)
@@ -181,7 +181,7 @@ def test_what_a_later_run_is_writing_stays(
 def test_a_run_that_always_comes_late_says_so(
     files_url: str, make_log: MakeLog, place: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PIPE-02: five times overtaken, a run ends by name."""
+    """PIPE-02: a run that loses five times in a row ends with `TableBusy`."""
     make_log(files_url, events=5)
     append(files_url, place, kind)
     make_log(files_url, events=5, seed=2)

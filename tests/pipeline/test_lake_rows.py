@@ -1,4 +1,4 @@
-"""The rows of a projection as a table: as they were at one position, replaced in one commit, and verified."""
+"""The rows of a projection as a table: as of one position, replaced in one commit, and verified."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MakeLog = Callable[..., None]
 
 
 class Paid(Projection):
-    """What each customer paid; keys and notes are what events held."""
+    """The payments of each customer; keys and notes come from payloads."""
 
     types = ("order.placed", "order.paid", "order.noted")
     key = "payload.customer_id"
@@ -56,7 +56,7 @@ def catch_up(url: str) -> list[tuple[str, Any]]:
 
 
 def in_table(place: str | Path, kind: str) -> list[tuple[str, Any]]:
-    """The rows that the format's own library reads."""
+    """The rows as read by the format's own library."""
     if kind == "delta":
         found = pa.table(DeltaTable(str(place)).to_pyarrow_table())
     else:
@@ -66,7 +66,7 @@ def in_table(place: str | Path, kind: str) -> list[tuple[str, Any]]:
 
 
 def rewrite(place: str | Path, kind: str, change: Callable[[pa.Table], pa.Table]) -> None:
-    """Put other rows there, by the format's own library, and under the mark that they had."""
+    """Write other rows by the format's own library, and keep the mark."""
     if kind == "delta":
         said = DeltaTable(str(place)).history(1)[0]["tallystick.fingerprint"]
         rows = change(pa.table(DeltaTable(str(place)).to_pyarrow_table()).cast(ROWS))
@@ -78,7 +78,7 @@ def rewrite(place: str | Path, kind: str, change: Callable[[pa.Table], pa.Table]
 
 
 def test_the_table_has_the_rows_of_the_log(url: str, make_log: MakeLog, tmp_path: Path, kind: str) -> None:
-    """PIPE-04: with every engine; replaced when they move on, and not written again when they have not."""
+    """PIPE-04: with every engine, rows are replaced when they have changed, and not written again otherwise."""
     make_log(url, events=40)
     place = tmp_path / "table"
     rows = catch_up(url)
@@ -98,7 +98,7 @@ def test_the_table_has_the_rows_of_the_log(url: str, make_log: MakeLog, tmp_path
 
 
 def test_damage_is_named_by_its_key(files_url: str, make_log: MakeLog, tmp_path: Path, kind: str) -> None:
-    """PIPE-04: a row dropped, doubled, made up, and one with another state."""
+    """PIPE-04: a row that is missing, repeated, made up, or has another state."""
     make_log(files_url, events=40)
     rows, place = catch_up(files_url), tmp_path / "table"
     replace(files_url, "Paid", place, kind)
@@ -132,7 +132,7 @@ def test_damage_is_named_by_its_key(files_url: str, make_log: MakeLog, tmp_path:
 
 @pytest.mark.security
 def test_an_erasure_reaches_the_rows(files_url: str, make_log: MakeLog, tmp_path: Path, kind: str) -> None:
-    """PIPE-04: no statistics name a key or a state, and old files go when they are to be forgotten."""
+    """PIPE-04: no statistics contain a key or a state, and `forget` removes old files."""
     secret = "sixteen letters and more"
     with tallystick.open(files_url) as store:
         payload = {"customer_id": secret, "cents": 1, "note": secret}
@@ -155,7 +155,7 @@ def test_an_erasure_reaches_the_rows(files_url: str, make_log: MakeLog, tmp_path
 
 
 def holders(place: Path, secret: str) -> list[Path]:
-    """The files that hold a key: in the dictionary or in the rows, which are not encrypted but compressed."""
+    """The files that contain a key, in the dictionary or in the rows, which are compressed."""
     found = []
     for path in (item for item in place.rglob("*") if item.is_file()):
         is_data = path.suffix == ".parquet"
@@ -167,7 +167,7 @@ def holders(place: Path, secret: str) -> list[Path]:
 def test_rows_that_move_meanwhile_are_read_again(
     files_url: str, make_log: MakeLog, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PIPE-04: the projection goes on between the fingerprint and the rows: no mixture is committed."""
+    """PIPE-04: the projection advances between fingerprint and rows: no mixture is committed."""
     make_log(files_url, events=30)
     catch_up(files_url)
     place = tmp_path / "table"
@@ -187,7 +187,7 @@ def test_rows_that_move_meanwhile_are_read_again(
 
 
 def test_older_rows_do_not_replace_newer_ones(files_url: str, make_log: MakeLog, tmp_path: Path, kind: str) -> None:
-    """PIPE-04: another run has put newer rows there; and tables of events and of rows are not taken for each other."""
+    """PIPE-04: newer rows are not replaced, and tables of events and of rows are not mixed up."""
     make_log(files_url, events=30)
     catch_up(files_url)
     place, other = tmp_path / "table", tmp_path / "events"

@@ -1,4 +1,4 @@
-"""Where an archive or a checkpoint is. What is not understood is refused, and not taken for the name of a folder."""
+"""The location of an archive or a checkpoint. An unknown URL is refused, not taken for the name of a folder."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_an_archive_at_an_unknown_url_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     place: str | Path,
 ) -> None:
-    """SAFE-07, PIPE-02: no job writes to a folder of that name below where it runs, and none reads it."""
+    """SAFE-07, PIPE-02: no job reads or writes a folder of that name in its working directory."""
     monkeypatch.chdir(tmp_path)
     make_log(files_url, events=3)
     jobs: list[Callable[[], object]] = [
@@ -69,7 +69,7 @@ def test_an_archive_at_an_unknown_url_is_refused(
 
 
 def test_a_directory_may_have_a_colon_in_its_name(spark: SparkSession, files_url: str, tmp_path: Path) -> None:
-    """PIPE-02: a name is not a URL because of a colon."""
+    """PIPE-02: a path with a colon is not a URL."""
     tallystick.open(files_url).close()
     assert archive(spark, files_url, tmp_path / "2026-11-18T20:44").rows == 0
 
@@ -78,7 +78,7 @@ def test_a_directory_may_have_a_colon_in_its_name(spark: SparkSession, files_url
 def test_a_checkpoint_that_spark_cannot_reach_is_refused(
     spark: SparkSession, files_url: str, make_log: Callable[..., None], place: str
 ) -> None:
-    """PIPE-07: before anything starts, with what Spark lacks for it."""
+    """PIPE-07: it is refused before anything starts; the error names what Spark lacks."""
     make_log(files_url, events=3)
     with pytest.raises(errors.InvalidValue, match=r"checkpoint is .* Spark can reach"):
         stream(spark, files_url, Nothing(), place)
@@ -96,6 +96,6 @@ def test_archive_and_checkpoint_may_be_file_urls(
 
 
 def test_only_a_directory_can_be_registered() -> None:
-    """PIPE-02: a list of files in a store is refused by name."""
+    """PIPE-02: registering an archive in an object store is refused by name."""
     with pytest.raises(errors.InvalidValue, match="archive to register"):
         register("s3://bucket/x", "delta")

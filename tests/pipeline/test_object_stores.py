@@ -1,4 +1,4 @@
-"""An archive in an object store: every job, over the S3 protocol, beside other runs and through kills."""
+"""An archive in an object store: every job over the S3 protocol, with other runs and with kills."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ archive(session("local[2]", memory="512m", settings=settings), %r, %r, bucket_ev
 
 
 class Visits(Projection):
-    """What every stream saw, in order."""
+    """The events of every stream, in order."""
 
     types = ("order.placed", "order.paid", "order.noted")
     key = "stream"
@@ -118,7 +118,7 @@ def listed(place: str) -> set[str]:
 
 
 def require_whole(place: str) -> None:
-    """What is listed is there with its hash, and nothing else is."""
+    """Every listed file exists and has its hash, and no other file exists."""
     where = storage_at(place)
     for bucket in manifest.load(place).buckets:
         for file in (bucket.events, bucket.heads):
@@ -137,7 +137,7 @@ def test_of_two_archivers_one_commits_and_the_other_goes_on(
     stored: Stored,
     rows_of: RowsOf,
 ) -> None:
-    """PIPE-02: the other archives while the first is about to commit: nothing is lost, nothing is there twice."""
+    """PIPE-02: another run archives while the first is about to commit: every event is archived once."""
     make_log(files_url, events=40)
     other: list[int] = []
 
@@ -161,7 +161,7 @@ def test_a_merge_that_is_overtaken_is_done_again(
     stored: Stored,
     rows_of: RowsOf,
 ) -> None:
-    """PIPE-06: an archive run commits, and takes out a payload, while a merge is about to: neither is undone."""
+    """PIPE-06: an archive run removes a payload and commits while a merge is about to: neither is undone."""
     make_log(files_url, events=30)
     archive(spark, files_url, bucket_url, bucket_events=10)
     with tallystick.open(files_url) as store:
@@ -180,7 +180,7 @@ def test_a_merge_that_is_overtaken_is_done_again(
 def test_a_run_that_always_comes_late_says_so(
     spark: SparkSession, files_url: str, make_log: MakeLog, objects: Server, bucket_url: str
 ) -> None:
-    """PIPE-02: five times overtaken, a run gives up by name; what is there is not touched, and its own files go."""
+    """PIPE-02: a run that loses five times in a row ends by name; only its own files are removed."""
     make_log(files_url, events=20)
     for number in range(5):
 
@@ -222,7 +222,7 @@ def test_a_run_killed_at_a_write_is_made_good_by_the_next(
     path: str,
     after: bool,
 ) -> None:
-    """PIPE-02: SIGKILL before and after each kind of write: what is listed is whole, and the next run completes it."""
+    """PIPE-02: SIGKILL before and after each kind of write: listed files are whole; the next run does the rest."""
     make_log(files_url, events=30)
     if path != "manifest.json":
         archive(spark, files_url, bucket_url, bucket_events=15)
@@ -247,7 +247,7 @@ def test_a_run_killed_at_a_write_is_made_good_by_the_next(
 def test_a_file_that_is_changed_in_the_store_is_refused(
     spark: SparkSession, files_url: str, make_log: MakeLog, bucket_url: str
 ) -> None:
-    """PIPE-03: a changed byte, and a file that is missing: jobs refuse, verify names each."""
+    """PIPE-03: a changed byte or a missing file: jobs refuse it, verify reports it."""
     make_log(files_url, events=30)
     archive(spark, files_url, bucket_url, bucket_events=15)
     where = storage_at(bucket_url)
@@ -264,7 +264,7 @@ def test_a_file_that_is_changed_in_the_store_is_refused(
 
 
 def test_what_was_written_is_read_back_before_it_counts(objects: Server, bucket_url: str, tmp_path: Path) -> None:
-    """PIPE-02: a hash is of what the store has, not of what was sent."""
+    """PIPE-02: a hash is computed from what the store has, not from what was sent."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

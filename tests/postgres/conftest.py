@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import psycopg
@@ -17,23 +17,23 @@ from tallystick.testing import postgres
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    """The URL of a new database, as its superuser."""
+    """The URL of a new database, for its superuser."""
     with postgres.database() as url:
         yield url
 
 
+@contextmanager
+def handles(url: str) -> Iterator[Callable[..., Store]]:
+    """Open a store, as often as needed. All handles are closed at the end."""
+    with ExitStack() as opened:
+        yield lambda **options: opened.enter_context(tallystick.open(url, **options))
+
+
 @pytest.fixture
 def reopen(url: str) -> Iterator[Callable[..., Store]]:
-    """Open the store of this test, as often as asked; all are closed at the end."""
-    opened: list[Store] = []
-
-    def open_(**options: Any) -> Store:
-        opened.append(tallystick.open(url, **options))
-        return opened[-1]
-
-    yield open_
-    for store in opened:
-        store.close()
+    """Open the store of this test, as often as needed."""
+    with handles(url) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def store(reopen: Callable[..., Store]) -> Store:
 
 @pytest.fixture
 def connect(url: str) -> Iterator[Callable[..., psycopg.Connection[Any]]]:
-    """A connection past the engine, under a role of the store; the superuser's without one."""
+    """A connection without the engine, under a role of the store; without one, as the superuser."""
     opened: list[psycopg.Connection[Any]] = []
 
     def open_(role: str | None = None, **options: Any) -> psycopg.Connection[Any]:
@@ -61,13 +61,13 @@ def connect(url: str) -> Iterator[Callable[..., psycopg.Connection[Any]]]:
 
 @pytest.fixture
 def login(url: str, store: Store) -> Iterator[Callable[..., str]]:
-    """Make a role that can log in and is granted roles of the store; gives the URL to log in with."""
+    """Create a role that can log in and has roles of the store. Returns the URL to log in with."""
     with ExitStack() as made:
         yield lambda *roles: made.enter_context(postgres.login(url, *roles))
 
 
 def wait_for_a_lock(connect: Callable[..., psycopg.Connection[Any]]) -> None:
-    """Wait until somebody in this database waits for a lock."""
+    """Wait until a session in this database waits for a lock."""
     connection, deadline = connect(), time.monotonic() + 30
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     while connection.execute(waiting).fetchone() == (0,):

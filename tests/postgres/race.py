@@ -332,7 +332,7 @@ def _watch(url: str, race: Race, enough: threading.Event, killed: list[int]) -> 
 def _follow(
     url: str, make: Callable[[str, str | None], Reader], org: str | None, seen: list[int], done: threading.Event
 ) -> None:
-    """Read until the writers are done and nothing is left."""
+    """Read until the writers have ended and everything is read."""
     reader = make(url, org)
     after, quiet = 0, 0
     try:

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of a test's own, which can be crashed, copied and replaced by its copy."""
+"""A PostgreSQL server for one test, which can be crashed, copied and replaced by its copy."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tallystick.testing import postgres
 
 
 class Server:
-    """A server of its own, which can be crashed."""
+    """A server for one test, which can be crashed."""
 
     def __init__(self, place: Path) -> None:
         self._server: Any = postgres.start(place)
         self.url: str = self._server.get_uri()
 
     def crash(self) -> None:
-        """Stop at once, as if the power went; then start again."""
+        """Stop at once, as in a power failure, then start again."""
         self._control("stop", "-m", "immediate")
         self._server.ensure_postgres_running()
 
@@ -35,11 +35,11 @@ class Server:
         return Server(self.copied(place, "-R"))
 
     def promote(self) -> None:
-        """A standby becomes a server of its own, on a timeline of its own."""
+        """Promote a standby to a primary, on a new timeline."""
         self._control("promote")
 
     def copied(self, place: Path, *options: str) -> Path:
-        """A physical copy of its data as they are now."""
+        """A physical copy of its current data."""
         place.mkdir(mode=0o700)
         shutil.chown(place, self._server.system_user)
         host = str(self.socket)
@@ -58,7 +58,7 @@ class Server:
         pgexec(command, what, bin_path=self._server.bin_path, user=self._server.system_user)
 
     def stop(self) -> None:
-        """Stop it for good. Safe to call twice."""
+        """Stop it permanently. A second call does nothing."""
         server, self._server = self._server, None
         if server is not None:
             server.stop()

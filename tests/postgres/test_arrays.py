@@ -1,4 +1,4 @@
-"""Arrays in binary: PostgreSQL reads out of them exactly what was put in."""
+"""Arrays in binary: PostgreSQL reads exactly the values that were encoded."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CASES: list[tuple[Callable[[Any], arrays.Array], list[Any], str]] = [
 
 @pytest.mark.parametrize(("make", "values", "kind"), CASES)
 def test_what_is_sent_is_what_arrives(make: Callable[[Any], arrays.Array], values: list[Any], kind: str) -> None:
-    """CP-03: whatever sizes elements have, alike or not, there or not."""
+    """CP-03: for elements of any size, equal or not, null or not."""
     with postgres.database() as url, psycopg.connect(url) as connection:
         for of, dumper in arrays.DUMPERS.items():
             connection.adapters.register_dumper(of, dumper)

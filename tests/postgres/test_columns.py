@@ -76,7 +76,7 @@ def test_the_recommended_indexes_answer(store: Store, connect: Connect, query: s
 
 
 def test_payloads_can_be_asked_by_field(store: Store, connect: Connect) -> None:
-    """CP-03: payloads are kept as the text they are, and their fields can be selected and indexed."""
+    """CP-03: payloads are stored as the text they are, and their fields can be selected and indexed."""
     for number in range(5):
         store.append("order/a", NewEvent("order.placed", {"customer": f"c{number}", "total": number / 2, "é": "☃"}))
     connection = connect()
@@ -87,7 +87,7 @@ def test_payloads_can_be_asked_by_field(store: Store, connect: Connect) -> None:
 
 
 def test_an_audit_by_org_and_time_keeps_the_order(store: Store) -> None:
-    """CP-09, CP-15: a window of time of one org comes in order of position, whatever the times are."""
+    """CP-09, CP-15: the events of one org in a window of time come in order of position, not of time."""
     for number, org in enumerate(["acme", "bolt"] * 10):
         store.append(f"order/{org}", event(number, meta={"org": org, "app": "web", "env": "prod"}, time=1000 - number))
     wanted = Selection(
@@ -99,7 +99,7 @@ def test_an_audit_by_org_and_time_keeps_the_order(store: Store) -> None:
 
 
 def test_corrections_are_new_labelled_events(store: Store) -> None:
-    """CP-12: a correction stands behind what it corrects and names it; the corrected event stays as it was."""
+    """CP-12: a correction comes after the event that it corrects and names it; the corrected event is unchanged."""
     wrong = store.append("order/a", event(1))
     first = store.read_stream("order/a")[0]
     meta = {"causation_id": str(first.uuid), "tags": {"label": "correction"}}
@@ -110,7 +110,7 @@ def test_corrections_are_new_labelled_events(store: Store) -> None:
 
 
 def test_the_report_shows_size_and_growth(store: Store) -> None:
-    """CP-14: the size of the table and its indexes, how many events there are, and how fast they come."""
+    """CP-14: the report has the size of the table and its indexes, the number of events, and their rate."""
     store.append("order/a", [event(number) for number in range(500)])
     facts = store.report().facts
     assert facts["table_bytes"] > 100_000

@@ -20,7 +20,7 @@ def _run(*arguments: str, stdin: str | None = None) -> Result:
 
 
 def test_migrate_makes_and_then_finds_the_schema(url: str) -> None:
-    """CP-12: the first `tally migrate` makes the log with its profile, the second has nothing to do."""
+    """CP-12: the first `tally migrate` creates the log with its profile, the second has nothing to do."""
     made = _run("migrate", url, "--profile", "control-plane", "--json")
     assert made.exit_code == 0, made.output
     assert json.loads(made.stdout) == {
@@ -37,7 +37,7 @@ def test_migrate_makes_and_then_finds_the_schema(url: str) -> None:
 
 
 def test_migrate_does_not_make_a_database(url: str) -> None:
-    """CP-12: a database that is not there is an error, with the status for what could not run."""
+    """CP-12: a missing database is an error, with the exit status of a command that could not run."""
     assert _run("migrate", postgres.with_database(url, "no_such_database")).exit_code == 2
 
 
@@ -65,7 +65,7 @@ def test_what_is_exported_from_one_engine_can_be_imported_into_another(url: str,
 def test_doctor_names_a_stuck_appender(
     url: str, connect: Callable[..., psycopg.Connection[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """CP-13, CP-14: `tally doctor` shows sizes and rates, and which server process holds the readers."""
+    """CP-13, CP-14: `tally doctor` shows sizes and rates, and which server process holds up the readers."""
     _run("append", url, "order/1", "order.placed", "{}")
     assert _run("doctor", url, "--quick").exit_code == 0
     stuck = connect("tally_app", autocommit=False, application_name="billing")

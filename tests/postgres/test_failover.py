@@ -1,4 +1,4 @@
-"""A copy that lacks the newest events takes over, and gives their positions out again: open handles notice."""
+"""A copy that lacks the newest events takes over, and gives out their positions again: open handles notice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEPT, LOST = 20, 5
 
 
 class Pair:
-    """A server behind an address of its own, and copies of it that can take over that address."""
+    """A server with an address of its own, and copies of it that can take over that address."""
 
     def __init__(self, place: Path, stack: ExitStack) -> None:
         self._place = place
@@ -44,7 +44,7 @@ class Pair:
         return f"postgresql://postgres:@{self._database}?{urlencode({'host': str(socket)})}"
 
     def stale(self, *, standby: bool) -> Server:
-        """A copy as of now, which does not run yet: a standby that lost its primary, or a base backup."""
+        """A copy of the current state, not started: a standby that lost its primary, or a base backup."""
         place = self._server.copied(self._place / "b", *(["-R"] if standby else []))
         for _ in place.glob("standby.signal"):
             with (place / "postgresql.auto.conf").open("a") as settings:
@@ -52,7 +52,7 @@ class Pair:
         return self._running(Server(place))
 
     def take_over(self, copy: Server, *, reuse: int) -> None:
-        """The server goes, the copy listens at its address, and so many events of another history are appended."""
+        """Stop the server, start the copy at its address, and append so many events of another history."""
         self._server.stop()
         self._address.unlink()
         self._address.symlink_to(copy.socket)
@@ -72,7 +72,7 @@ def pair() -> Iterator[Pair]:
 def failed_over(
     pair: Pair, *, standby: bool, reuse: int, address: str | None = None
 ) -> Iterator[list[tallystick.Store]]:
-    """Handles that stay open while a stale copy takes over: one only appends, one reads all, one finds nothing."""
+    """Handles that stay open while a stale copy takes over: one appends, one reads everything, one reads nothing."""
     copy = pair.stale(standby=standby)
     if standby:
         copy.promote()
@@ -92,7 +92,7 @@ def failed_over(
 @pytest.mark.parametrize("standby", [True, False], ids=["standby", "backup"])
 @pytest.mark.parametrize("reuse", [0, LOST - 2, LOST + 10], ids=["none", "some", "past"])
 def test_an_open_handle_refuses_a_copy_that_lacks_what_it_read(pair: Pair, standby: bool, reuse: int) -> None:
-    """CP-07: with positions given out again, none, some or more than were lost, nothing is skipped in silence."""
+    """CP-07: if none, some or more of the lost positions are given out again, no event is skipped silently."""
     with failed_over(pair, standby=standby, reuse=reuse) as stores:
         for store in stores:
             for _ in range(2):
@@ -106,7 +106,7 @@ def test_an_open_handle_refuses_a_copy_that_lacks_what_it_read(pair: Pair, stand
 
 @pytest.mark.parametrize("appends_first", [True, False])
 def test_an_open_handle_behind_a_pooler_notices_too(pair: Pair, appends_first: bool) -> None:
-    """CP-07: the pooler keeps the client's connection, and puts another server behind it."""
+    """CP-07: the pooler keeps the client's connection, and connects it to another server."""
     with (
         pgbouncer(pair.url) as address,
         failed_over(pair, standby=True, reuse=LOST + 10, address=address) as stores,
@@ -119,7 +119,7 @@ def test_an_open_handle_behind_a_pooler_notices_too(pair: Pair, appends_first: b
 
 
 def _wait_for_server(act: Callable[[], object]) -> None:
-    """The pooler says for a while that the server is gone."""
+    """For a while the pooler reports that the server is gone."""
     for _ in range(100):
         try:
             act()
@@ -135,7 +135,7 @@ def _wait_for_server(act: Callable[[], object]) -> None:
 
 
 def test_a_tenant_s_handle_refuses_another_server(pair: Pair) -> None:
-    """CP-07: a tenant sees its own events alone, so what a copy lacks may not be visible: the timeline decides."""
+    """CP-07: a tenant sees only its own events and may not see what a copy lacks, so the timeline decides."""
     copy = pair.stale(standby=True)
     copy.promote()
     with tallystick.open(pair.url) as store, tallystick.open(pair.url, readonly=True, org="acme") as tenant:
@@ -149,7 +149,7 @@ def test_a_tenant_s_handle_refuses_another_server(pair: Pair) -> None:
 
 @pytest.mark.parametrize("standby", [True, False], ids=["standby", "backup"])
 def test_an_open_handle_goes_on_with_a_copy_that_has_everything(pair: Pair, standby: bool) -> None:
-    """CP-07: a failover that lost nothing is no reason to refuse anything."""
+    """CP-07: after a failover that lost nothing, nothing is refused."""
     with tallystick.open(pair.url) as store:
         assert store.read().through == KEPT
         copy = pair.stale(standby=standby)

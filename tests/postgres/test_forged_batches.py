@@ -1,4 +1,4 @@
-"""What the functions that write a batch refuse, whatever they are handed instead of what the ledger passed."""
+"""The functions that write a batch refuse any values that the ledger did not pass."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OTHER = b"\x01" * 32
 
 
 class Forged(arrays.Blobs):
-    """An array whose subscripts do not begin with 1, or one of two dimensions."""
+    """An array that is not counted from 1, or has two dimensions."""
 
     def __init__(self, array: arrays.Array, *, begin: int = 1, dimensions: int = 1) -> None:
         head, rest = array.data[:12], array.data[20:]
@@ -67,7 +67,7 @@ FORGERIES: dict[str, tuple[str, Callable[[list[bytes]], Any]]] = {
 
 
 def _handing(patched: pytest.MonkeyPatch, statement: str, change: Callable[[list[Row], list[Any]], None]) -> None:
-    """Let the next appends go through a statement, with changed values."""
+    """Send the next appends through one statement, with changed values."""
     one, several = batches.of_one_stream, batches._of_several
 
     def forged(rows: list[Row], right: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -92,7 +92,7 @@ def _not_that_way(*given: Any) -> None:
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Store]:
-    """One store for all forgeries: what is refused leaves nothing in it."""
+    """One store for all forgeries: a refused one leaves nothing in it."""
     with postgres.database() as url, tallystick.open(url) as store:
         yield store
 
@@ -103,7 +103,7 @@ def shared() -> Iterator[Store]:
 def test_what_does_not_follow_is_refused(
     shared: Store, statement: str, forgery: tuple[str, Callable[[list[bytes]], Any]], before: int
 ) -> None:
-    """CP-01, CP-05: a service that calls the functions itself cannot store what the chain does not hold."""
+    """CP-01, CP-05: a service that calls the functions directly cannot store what does not follow the chain."""
     stream = f"order/{secrets.token_hex(8)}"
     if before:
         shared.append(stream, EVENTS[:before])  # a batch, so that the handle knows where the stream ends
@@ -119,7 +119,7 @@ def test_what_does_not_follow_is_refused(
     with pytest.MonkeyPatch.context() as patched, pytest.raises(errors.TallyError):
         _handing(patched, statement, change)
         if statement == "append_batch":
-            patched.setattr(Writer, "_judged", _not_that_way)
+            patched.setattr(Writer, "_commit_by_ledger", _not_that_way)
         shared.append(stream, EVENTS)
     assert len(handed) == 3
     assert shared.head() == head
@@ -140,7 +140,7 @@ NOT_OF_A_STREAM = {
 
 @pytest.mark.parametrize(("column", "instead"), NOT_OF_A_STREAM.values(), ids=NOT_OF_A_STREAM.keys())
 def test_a_batch_of_a_stream_is_whole_and_begins_where_the_stream_ends(store: Store, column: str, instead: Any) -> None:
-    """CP-05: neither over what is there, nor with a gap, nor with more of anything than it has events."""
+    """CP-05: it cannot overwrite events, leave a gap, or have more of any value than it has events."""
     store.append("order/a", EVENTS[:1])
 
     def change(rows: list[Row], values: list[Any]) -> None:

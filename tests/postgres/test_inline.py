@@ -1,4 +1,4 @@
-"""Inline projections in PostgreSQL: rows and events are one transaction, beside writers that know nothing of it."""
+"""Inline projections in PostgreSQL: rows and events are one transaction, while others append without projections."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _append(connection: psycopg.Connection[Any], stream: str) -> None:
 
 
 def test_an_inline_commit_waits_for_appends_under_way(store: Store, connect: Connect) -> None:
-    """CP-04, CP-08: a position below that is still to come would be left out of the rows, so it is waited for."""
+    """CP-04, CP-08: the rows would miss a lower position that appears later, so the commit waits for it."""
     run_inline(store, OrderTotals())
     slow = connect("tally_app", autocommit=False)
     _append(slow, "order/slow")
@@ -49,7 +49,7 @@ def test_an_inline_commit_waits_for_appends_under_way(store: Store, connect: Con
 
 
 def test_an_append_waits_for_the_inline_commit(store: Store, reopen: Reopen) -> None:
-    """CP-08: while an inline commit folds, nobody else draws a position."""
+    """CP-08: while an inline commit folds, no other session draws a position."""
     other = reopen()
     order: list[str] = []
     threads: list[threading.Thread] = []
@@ -75,7 +75,7 @@ def test_an_append_waits_for_the_inline_commit(store: Store, reopen: Reopen) -> 
 
 
 def test_a_gap_is_no_reason_to_look_for_events(store: Store, connect: Connect) -> None:
-    """CP-08: positions that were drawn and rolled back hold no rows up."""
+    """CP-08: positions that were drawn and rolled back do not hold up rows."""
     run_inline(store, OrderTotals())
     for number in range(3):
         lost = connect("tally_app", autocommit=False)
@@ -88,7 +88,7 @@ def test_a_gap_is_no_reason_to_look_for_events(store: Store, connect: Connect) -
 
 
 def test_a_handle_of_one_connection_is_enough(reopen: Reopen) -> None:
-    """CP-08: what the projections read within a commit, they read over its connection."""
+    """CP-08: projections read within a commit over its connection."""
     store, other = reopen(connections_max=1), reopen()
     run_inline(store, OrderTotals())
     fill(other, 5)
@@ -97,7 +97,7 @@ def test_a_handle_of_one_connection_is_enough(reopen: Reopen) -> None:
 
 
 def test_a_refusal_draws_no_position(store: Store) -> None:
-    """CP-05: what a projection cannot take leaves nothing, and the next append is as if nobody had asked."""
+    """CP-05: an event that a projection refuses leaves nothing, and does not affect the next append."""
     run_inline(store, OrderTotals())
     store.append("order/1", order_event(PLACED))
     with pytest.raises(errors.ProjectionFailed):
@@ -159,7 +159,7 @@ def test_a_connection_that_is_lost_leaves_rows_and_events_together(
     where: bytes,
     delivered: bool,
 ) -> None:
-    """CP-05, CP-08: cut in whichever message of the commit, the event and its effect on the rows are there once."""
+    """CP-05, CP-08: if any message of the commit is cut off, the event and its effect on the rows are stored once."""
     with tallystick.open(proxy.url) as store:
         run_inline(store, OrderTotals())
         store.append("order/1", order_event(PLACED, amount=1))

@@ -1,4 +1,4 @@
-"""What nobody can do to the log: the service's role has no right to, and triggers refuse it to everybody else."""
+"""Nobody can change the log: the service's role has no right to, and triggers refuse everybody else."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ FORBIDDEN = {
 def test_the_roles_that_use_a_store_cannot_change_it(
     store: Store, login: Callable[[str], str], role: str, statement: str
 ) -> None:
-    """CP-01: as the service's role and as a reader's, everything but the appending functions is refused."""
+    """CP-01: the service's role and a reader's can do nothing but call the appending functions."""
     store.append("order/a", NewEvent("thing.done", {}))
     before = store.read().events
     with pytest.raises(psycopg.errors.InsufficientPrivilege), psycopg.connect(login(role)) as connection:
@@ -81,7 +81,7 @@ FORGED_PLACES: dict[str, Callable[[list[Any], list[int]], tuple[list[Any], list[
 def test_a_batch_has_the_positions_that_were_drawn_for_it(
     store: Store, monkeypatch: pytest.MonkeyPatch, forgery: Callable[..., tuple[list[Any], list[int]]]
 ) -> None:
-    """CP-01, CP-05: whoever calls the function that writes cannot choose positions, nor leave the order of a stream."""
+    """CP-01, CP-05: a caller of the writing function cannot choose positions or leave the order of a stream."""
     one, two = ([NewEvent("thing.done", {"n": number}) for number in range(2)] for _ in range(2))
     parts = [("order/a", one[:1], -1), ("order/b", two[:1], -1), ("order/a", one[1:], -1), ("order/b", two[1:], -1)]
     by_stream = batches._by_stream
@@ -140,7 +140,7 @@ def test_a_tenant_cannot_append(store: Store, connect: Connect, function: str) -
 )
 @pytest.mark.parametrize("role", ["tally_owner", None], ids=["owner", "superuser"])
 def test_triggers_refuse_change_to_everybody(store: Store, connect: Connect, role: str | None, statement: str) -> None:
-    """CP-01: whoever has every right meets the triggers, also while replication is being applied."""
+    """CP-01: the triggers hold for a role with every right, also while replication is being applied."""
     store.append("order/a", NewEvent("thing.done", {}, meta={"org": "acme"}))
     connection = connect()
     for mode in ("origin", "replica"):
@@ -172,7 +172,7 @@ FORGERIES = {
 
 @pytest.mark.parametrize("forgery", FORGERIES.values(), ids=FORGERIES.keys())
 def test_a_forged_row_is_found(store: Store, connect: Connect, forgery: str) -> None:
-    """CP-01: what a superuser changes with the triggers off, verify finds and names."""
+    """CP-01: verify finds and names what a superuser changes with the triggers off."""
     for number in range(3):
         store.append("order/a", NewEvent("thing.done", {"n": number}))
     assert verify(store.log).ok
@@ -187,7 +187,7 @@ def test_a_forged_row_is_found(store: Store, connect: Connect, forgery: str) -> 
 
 
 def test_a_missing_protection_is_found(store: Store, connect: Connect) -> None:
-    """CP-01: a trigger that is off, a right too many, security that is not forced: verify names each."""
+    """CP-01: verify names a trigger that is off, an extra right, and row security that is not forced."""
     connection = connect()
     for statement in (
         "ALTER TABLE tally.events DISABLE TRIGGER events_are_not_changed",
@@ -213,7 +213,7 @@ def test_a_role_with_the_services_rights_can_do_its_work(store: Store, login: Ca
 
 
 def test_a_role_without_rights_is_told_so(store: Store, url: str, login: Callable[[str], str]) -> None:
-    """CP-01: a login that was granted nothing of ours gets an error that says what to grant."""
+    """CP-01: a login without our roles gets an error that says what to grant."""
     with pytest.raises(errors.NotPermitted) as refused:
         tallystick.open(login("pg_monitor"))
     assert "tally_app" in refused.value.next_step
@@ -232,7 +232,7 @@ def test_a_role_without_rights_is_told_so(store: Store, url: str, login: Callabl
 def test_a_server_that_could_break_a_promise_is_refused(
     url: str, store: Store, connect: Connect, change: str, reason: str
 ) -> None:
-    """CP-04, CP-10, LH-07: a cached sequence, a role past row security, commits that are not synced: not opened."""
+    """CP-04, CP-10, LH-07: opening fails with a cached sequence, a role past row security, or unsynced commits."""
     connection = connect()
     name = connection.info.dbname
     connection.execute(change.format(name))  # type: ignore[arg-type]
@@ -247,7 +247,7 @@ def test_a_server_that_could_break_a_promise_is_refused(
     "unsafe", ["SET LOCAL synchronous_commit = off", "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"]
 )
 def test_an_append_refuses_a_transaction_that_is_not_safe(store: Store, connect: Connect, unsafe: str) -> None:
-    """CP-04, LH-07: the function itself looks at the transaction it is called in."""
+    """CP-04, LH-07: the function itself checks the transaction in which it is called."""
     connection = connect("tally_app", autocommit=False)
     connection.execute(unsafe)
     values = "'order/a', -1, 't', 1, gen_random_uuid(), 0, '{}', '{}', NULL, 0, false, NULL, NULL"

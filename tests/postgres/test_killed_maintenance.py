@@ -38,7 +38,7 @@ Spawn = Callable[[str], "subprocess.Popen[str]"]
 
 @pytest.fixture
 def spawn(url: str) -> Iterator[Spawn]:
-    """Start a process that snapshots and prunes one stream after the other; it says each before and after."""
+    """Start a process that snapshots and prunes one stream after another, and reports before and after each."""
     children: list[subprocess.Popen[str]] = []
 
     def start(name: str) -> subprocess.Popen[str]:
@@ -53,7 +53,7 @@ def spawn(url: str) -> Iterator[Spawn]:
 
 
 def _end_backends(connection: psycopg.Connection[Any], *, kill: bool) -> None:
-    """Wait until nobody else is connected; with `kill` those that are get no choice."""
+    """Wait until no other session is connected; `kill` ends those that are."""
     others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     if kill:
         connection.execute(f"SELECT pg_terminate_backend(pid) {others}")  # type: ignore[arg-type]
@@ -65,7 +65,7 @@ def _end_backends(connection: psycopg.Connection[Any], *, kill: bool) -> None:
 
 
 def _states(store: Store) -> dict[str, tuple[bool, bool, bool]]:
-    """Of each stream: whether it is cut, whether its events are gone, and whether it has its snapshot."""
+    """For each stream: whether it is cut, whether its events are gone, and whether its snapshot exists."""
     streams = [info.stream for info in store.streams(limit=10_000) if info.stream.startswith("order/")]
     left = {event.stream for event in store.events(over_pruned=True) if event.seq <= 10}
     snapshots = {
@@ -82,7 +82,7 @@ def _states(store: Store) -> dict[str, tuple[bool, bool, bool]]:
 def test_killed_at_any_moment_both_happened_or_neither(
     spawn: Spawn, reopen: Callable[..., Store], connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
-    """EVT-07: 20 kills of the client, every other one with its server process; what was told of is there."""
+    """EVT-07: after 20 kills of the client, every other one with its server process, everything reported is stored."""
     reopen().close()
     seed = random.randrange(1 << 32)
     print("seed", seed)
@@ -109,15 +109,20 @@ def test_killed_at_any_moment_both_happened_or_neither(
             assert verify(store.log).problems == []
 
 
-@pytest.mark.parametrize("kill", [True, False], ids=["with its server process", "client alone"])
+def _held_up(spawn: Spawn, connect: Callable[..., psycopg.Connection[Any]]) -> Any:
+    """A client that prunes, and two connections: one holds up the prune after its events are deleted, one watches."""
+    holding = connect(autocommit=False)
+    holding.execute("LOCK TABLE tally.pruned IN EXCLUSIVE MODE")
+    return holding, connect(), spawn("held")
+
+
+@pytest.mark.parametrize("kill", [True, False], ids=["with its server process", "only the client"])
 def test_killed_between_the_cut_and_its_end(
     spawn: Spawn, reopen: Callable[..., Store], connect: Callable[..., psycopg.Connection[Any]], kill: bool
 ) -> None:
-    """EVT-07: held up after the cut is written and the events are deleted, and killed right there."""
+    """EVT-07: the client is killed after the cut is written and the events are deleted, before the commit."""
     reopen().close()
-    holding, watching = connect(autocommit=False), connect()
-    holding.execute("LOCK TABLE tally.pruned IN EXCLUSIVE MODE")
-    child = spawn("held")
+    holding, watching, child = _held_up(spawn, connect)
     assert child.stdout is not None
     child.stdout.readline()
     for _ in range(1000):
@@ -144,11 +149,9 @@ def test_killed_between_the_cut_and_its_end(
 def test_a_lost_server_process_does_not_lose_the_prune(
     spawn: Spawn, reopen: Callable[..., Store], connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
-    """CP-05, EVT-07: the client whose server process ends in the middle finds out, and does it once."""
+    """CP-05, EVT-07: a client whose server process ends in the middle finds out what happened, and does it once."""
     reopen().close()
-    holding, watching = connect(autocommit=False), connect()
-    holding.execute("LOCK TABLE tally.pruned IN EXCLUSIVE MODE")
-    child = spawn("held")
+    holding, watching, child = _held_up(spawn, connect)
     assert child.stdout is not None
     said = child.stdout.readline()
     end = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE relation = 'tally.pruned'::regclass AND NOT granted"

@@ -1,4 +1,4 @@
-"""The connection is lost while a commit is under way: its outcome is found out, and nothing happens twice."""
+"""If the connection is lost during a commit, the outcome is found out, and nothing happens twice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MARK = "cut.here"
 
 
 class CuttingProxy:
-    """Hands everything on, until a message of a client contains `cut_at`. Then, once, it cuts that connection.
+    """Forwards everything until a message of a client contains `cut_at`. Then it cuts that connection, once.
 
     `delivered` says whether the server gets the message: the client learns of its fate in neither case.
     """
@@ -80,14 +80,14 @@ class CuttingProxy:
         return True
 
     def close(self) -> None:
-        """Take no more connections, and end those that are used again."""
+        """Accept no more connections, and close those that are used again."""
         self.closed = True
         self._listener.close()
 
 
 @pytest.fixture
 def proxy(url: str) -> Iterator[CuttingProxy]:
-    """A proxy in front of the server; its directory is short, because names of sockets are."""
+    """A proxy in front of the server. Its directory has a short name, because names of sockets are short."""
     place = Path(tempfile.mkdtemp(prefix="cut-"))
     made = CuttingProxy(url, place)
     yield made
@@ -109,7 +109,7 @@ def through(proxy: CuttingProxy) -> Iterator[Store]:
 def test_the_outcome_is_found_by_event_id(
     proxy: CuttingProxy, through: Store, reopen: Callable[..., Store], stream: str, size: int, delivered: bool
 ) -> None:
-    """CP-05: whether the server got the commit or not, the caller gets one outcome, and the events are there once."""
+    """CP-05: whether the server got the commit or not, the caller gets one outcome, and the events are stored once."""
     expected = 1 if stream == "order/a" else 0
     if stream == "run/a":
         through.acquire_lease(stream)
@@ -136,7 +136,7 @@ def test_a_refusal_stays_a_refusal(proxy: CuttingProxy, through: Store, delivere
 
 
 def test_readers_ask_again(proxy: CuttingProxy, through: Store) -> None:
-    """CP-07: a read whose connection is gone is asked once more on another one."""
+    """CP-07: a read that loses its connection is repeated on another one."""
     proxy.cut_at = b"tally.events"
     assert len(through.read_stream("order/a")) == 1
     assert len(through.read().events) == 1

@@ -1,4 +1,4 @@
-"""The connection is lost while a command or a prune is being committed: it happens once, and the caller is told."""
+"""If the connection is lost while a command or a prune commits, it happens once, and the caller learns the outcome."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _request(count: int) -> Request:
 def test_a_command_whose_outcome_was_lost_ran_once(
     proxy: CuttingProxy, through: Store, reopen: Callable[..., Store], size: int, delivered: bool
 ) -> None:
-    """CP-05, CP-06: its own record does not make it look repeated; the next one under its key is."""
+    """CP-05, CP-06: its own record does not count as a repetition; the next command under its key does."""
     proxy.delivered = delivered
     proxy.cut_at = MARK.encode() if size == 1 else b"COMMIT"
     (outcome,) = through.submit([_request(size)])
@@ -50,7 +50,7 @@ def test_a_command_whose_outcome_was_lost_ran_once(
 def test_a_command_that_another_ran_is_repeated_all_the_same(
     proxy: CuttingProxy, through: Store, reopen: Callable[..., Store], size: int, delivered: bool
 ) -> None:
-    """CP-06: a record that is there, and not this one's, is a repetition also after the connection was lost."""
+    """CP-06: a record of another command is a repetition, also after the connection was lost."""
     reopen().submit([_request(2)])
     proxy.delivered = delivered
     proxy.cut_at = MARK.encode() if size == 1 else b"COMMIT"
@@ -61,7 +61,7 @@ def test_a_command_that_another_ran_is_repeated_all_the_same(
 
 @pytest.mark.parametrize("delivered", [True, False], ids=["committed", "never arrived"])
 def test_a_prune_whose_outcome_was_lost_happened_once(proxy: CuttingProxy, through: Store, delivered: bool) -> None:
-    """CP-05, EVT-07: snapshot, cut, requirement and facts are confirmed, or done now."""
+    """CP-05, EVT-07: snapshot, cut, requirement and facts are confirmed or written."""
     through.append("order/b", [NewEvent("thing.done", {}) for _ in range(4)])
     made, cut = upkeep.snapshot_of(through, "order/b", b"{}"), upkeep.cut_of(through, "order/b", 3)
     both = [upkeep.snapshot_fact(made), upkeep.pruned_fact(cut)]

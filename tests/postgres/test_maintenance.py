@@ -1,4 +1,4 @@
-"""The named path: what prunes, erases, drops and forgets, and who cannot."""
+"""Maintenance: what prunes, erases, drops and forgets, and which roles cannot."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _calls() -> Iterator[str]:
 
 @pytest.mark.parametrize("role", ["tally_app", "tally_reader"])
 def test_the_roles_that_use_a_store_cannot_maintain_it(maintained: Store, login: Callable[..., str], role: str) -> None:
-    """CP-01, settled 18: no right to change, empty or delete anything of maintenance, nor to call what does."""
+    """CP-01, settled 18: it may not change, empty or delete what maintenance keeps, or call a function that does."""
     with psycopg.connect(login(role), autocommit=True) as connection:
         for statement in _calls():
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -67,7 +67,7 @@ def test_the_roles_that_use_a_store_cannot_maintain_it(maintained: Store, login:
 
 
 def test_the_maintenance_role_goes_through_the_functions(maintained: Store, connect: Connect) -> None:
-    """CP-01, settled 18: it has no right of its own to change a table, the events included."""
+    """CP-01, settled 18: the maintenance role has no right to change a table directly, not even the events."""
     connection = connect("tally_maintenance")
     for table in ("events", *TABLES):
         for statement in (f"UPDATE tally.{table} SET org = NULL", f"DELETE FROM tally.{table}"):
@@ -107,7 +107,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("role", ["tally_owner", None], ids=["owner", "superuser"])
 def test_triggers_refuse_to_everybody_what_no_fact_names(maintained: Store, connect: Connect, role: str | None) -> None:
-    """CP-01, EVT-14: whoever has every right meets the triggers, also while replication is being applied."""
+    """CP-01, EVT-14: the triggers hold for a role with every right, also while replication is being applied."""
     connection = connect()
     for mode in ("origin", "replica"):
         connection.execute("SELECT set_config('session_replication_role', %s, false)", (mode,))
@@ -121,7 +121,7 @@ def test_triggers_refuse_to_everybody_what_no_fact_names(maintained: Store, conn
 
 
 def _call_of(store: Store, connection: psycopg.Connection[Any], kind: str) -> Callable[[], None]:
-    """A call of the named path on this connection, with the newest fact of its kind as its witness."""
+    """A call of a maintenance function on this connection, with the newest fact of its kind."""
     cut, erasure = upkeep.cut_of(store, "order/a", 2), upkeep.erasure_of(store.read_stream("order/a")[0])
     newest = "(SELECT id FROM tally.events WHERE type = %s ORDER BY position DESC LIMIT 1)"
     if kind == "prune":
@@ -144,7 +144,7 @@ def _append_fact(store: Store, connection: psycopg.Connection[Any], kind: str) -
 
 @pytest.mark.parametrize("kind", ["prune", "erase"])
 def test_a_fact_counts_only_in_its_own_transaction(store: Store, connect: Connect, kind: str) -> None:
-    """Settled 18: the same call is refused with a fact of before, or of a savepoint, and let through with its own."""
+    """Settled 18: the same call is refused with an older fact or one from a savepoint, and allowed with its own."""
     store.append("order/a", events(3))
     connection = connect("tally_maintenance", autocommit=False)
     call = _call_of(store, connection, kind)
@@ -171,7 +171,7 @@ def test_a_fact_counts_only_in_its_own_transaction(store: Store, connect: Connec
 def test_a_login_without_the_maintenance_role_appends_and_snapshots(
     store: Store, login: Callable[..., str], connect: Connect
 ) -> None:
-    """CP-01, settled 18: with tally_control a login keeps snapshots; the rest is refused by name."""
+    """CP-01, settled 18: with tally_control a login can keep snapshots; the rest is refused by name."""
     with tallystick.open(login("tally_app")) as service:
         service.append("order/a", events(4))
         with pytest.raises(errors.NotPermitted, match="tally_control"):
@@ -223,7 +223,7 @@ FORGERIES = {
 
 @pytest.mark.parametrize(("table", "forgery", "what"), FORGERIES.values(), ids=FORGERIES.keys())
 def test_forged_maintenance_is_found(maintained: Store, connect: Connect, table: str, forgery: str, what: str) -> None:
-    """CP-01, PIPE-03: what a superuser changes with the triggers off, verify finds and names."""
+    """CP-01, PIPE-03: verify finds and names what a superuser changes with the triggers off."""
     assert verify(maintained.log).problems == []
     connection = connect()
     connection.execute(f"ALTER TABLE tally.{table} DISABLE TRIGGER ALL")  # type: ignore[arg-type]
@@ -233,7 +233,7 @@ def test_forged_maintenance_is_found(maintained: Store, connect: Connect, table:
 
 
 def test_a_missing_protection_of_maintenance_is_found(store: Store, connect: Connect) -> None:
-    """CP-01: a trigger that is off, a right too many, security that is not forced: verify names each."""
+    """CP-01: verify names a trigger that is off, an extra right, and row security that is not forced."""
     connection = connect()
     for statement in (
         "ALTER TABLE tally.cuts DISABLE TRIGGER cuts_are_named_by_facts",
@@ -246,11 +246,11 @@ def test_a_missing_protection_of_maintenance_is_found(store: Store, connect: Con
         assert len({problem.reason for problem in verify(store.log).problems} - before) == 1
 
 
-# --- readers beside it -----------------------------------------------------------------------------------------------
+# --- concurrent readers ----------------------------------------------------------------------------------------------
 
 
 def test_a_page_is_whole_or_refused_while_its_stream_is_pruned(store: Store, reopen: Callable[..., Store]) -> None:
-    """EVT-03, CP-04: beside a prune a reader gets a page from its beginning, or is told what is gone."""
+    """EVT-03, CP-04: during a prune a reader gets a page from its beginning, or an error that says what is gone."""
     store.append("order/a", events(400))
     reader, started = reopen(), threading.Event()
     ways = (lambda: reader.read(limit=50).events, lambda: reader.read_stream("order/a", limit=50))
@@ -277,7 +277,7 @@ def test_a_page_is_whole_or_refused_while_its_stream_is_pruned(store: Store, reo
 
 
 def test_the_head_does_not_go_back_with_the_last_events(reopen: Callable[..., Store]) -> None:
-    """CP-04: the fact stands behind what it prunes, so a handle that was just opened proves the same head."""
+    """CP-04: the fact comes after what it prunes, so a new handle proves the same head."""
     store = reopen()
     done = store.append("order/a", events(5))
     upkeep.prune(store, "order/a", 5)
@@ -287,7 +287,7 @@ def test_the_head_does_not_go_back_with_the_last_events(reopen: Callable[..., St
 
 
 def test_facts_of_the_operator(maintained: Store) -> None:
-    """EVT-13: the report says what was pruned, erased and kept, and how large the log is."""
+    """EVT-13: the report has the number of pruned, erased and kept items, and the size of the log."""
     shown = maintained.report().facts
     wanted = {"floor": 2, "erasures": 1, "snapshots": 1, "commands": 1}
     assert {name: shown[name] for name in wanted} == wanted
@@ -315,7 +315,7 @@ def test_an_erasure_that_does_not_fit_the_log_is_refused_whole(store: Store) -> 
 
 
 def test_a_follower_beside_writers_and_prunes_misses_only_what_was_pruned(reopen: Callable[..., Store]) -> None:
-    """CP-04: every acknowledged event is seen once, in order, or stands among the pruned; the head never goes back."""
+    """CP-04: every acknowledged event is seen once, in order, or is recorded as pruned; the head never goes back."""
     store, follower = reopen(), reopen(readonly=True)
     done, seen, heads = threading.Event(), list[bytes](), [0]
 
@@ -352,14 +352,14 @@ def test_a_follower_beside_writers_and_prunes_misses_only_what_was_pruned(reopen
 
 
 def may_vacuum(connect: Connect) -> bool:
-    """Whether the right to vacuum can be given away: since PostgreSQL 17; before, autovacuum does it."""
+    """Whether the right to vacuum can be granted: since PostgreSQL 17; before, autovacuum does it."""
     return connect().info.server_version >= 170_000
 
 
 def test_reclaimed_room_is_used_again(store: Store, connect: Connect) -> None:
     """EVT-13: after a prune and a reclaim, as many events again take hardly more room than before."""
     if not may_vacuum(connect):
-        pytest.skip("before PostgreSQL 17 autovacuum alone gives room back")
+        pytest.skip("before PostgreSQL 17 only autovacuum returns space")
     batch = [NewEvent("thing.done", {"n": number, "text": "x" * 900}) for number in range(3000)]
     store.append("order/a", batch)
     before = store.report().facts["log_bytes"]

@@ -1,4 +1,4 @@
-"""Opening a database as a store: what is made, what is migrated, what is refused."""
+"""Opening a database as a store: what is created, migrated and refused."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_both_schemes_open_the_same_engine(url: str, scheme: str) -> None:
 
 
 def test_many_openers_make_one_store(url: str) -> None:
-    """CP-12: processes that open a new database at the same time agree on one store."""
+    """CP-12: several openers of a new database at the same time agree on one store."""
     found: list[bytes] = []
 
     def work() -> None:
@@ -149,7 +149,7 @@ def test_a_newer_database_is_refused(url: str, store: Store, connect: Connect) -
 
 
 def test_a_database_that_is_not_there_is_said_so(url: str) -> None:
-    """A missing database, a server that does not answer, and a URL that is none each get their own error."""
+    """A missing database, a server that does not respond, and an invalid URL each get their own error."""
     with pytest.raises(errors.StoreNotFound):
         tallystick.open(postgres.with_database(url, "no_such_database"))
     with pytest.raises(errors.NotReachable):
@@ -168,7 +168,7 @@ def test_a_password_is_never_shown(url: str) -> None:
 
 @pytest.mark.parametrize("place", ["postgresql://me:hunter2@[::1/db", "postgre://me:hunter2@host/db"])
 def test_no_refusal_repeats_a_password(place: str) -> None:
-    """CP-11: nor does what is said about a URL that cannot be read, or about a store that cannot be refilled."""
+    """CP-11: nor do the errors about an unreadable URL, or about a store that cannot be refilled."""
     with pytest.raises(errors.UnknownUrl) as unknown:
         tallystick.open(place)
     with pytest.raises(errors.RefillRefused) as refused:
@@ -188,12 +188,12 @@ def test_no_refusal_repeats_a_password(place: str) -> None:
     ],
 )
 def test_a_url_is_shown_without_its_password(url: str, expected: str) -> None:
-    """CP-11: wherever the password stands in a URL; what holds none is shown as it is."""
+    """CP-11: a password is hidden anywhere in a URL; a URL without one is shown as it is."""
     assert redacted(url) == expected
 
 
 def test_a_command_does_not_print_the_password(url: str) -> None:
-    """CP-11: the answers of commands hold the URL as it may be shown."""
+    """CP-11: commands print the URL without its password."""
     parts = urlsplit(url)
     secret = urlunsplit(parts._replace(netloc=f"{parts.username}:hunter2@"))
     for name in ("migrate", "verify"):
@@ -207,7 +207,7 @@ def test_a_command_does_not_print_the_password(url: str) -> None:
     ids=str,
 )
 def test_options_are_checked(url: str, options: dict[str, Any]) -> None:
-    """An option outside of its bounds is refused before anything is made."""
+    """An option outside of its bounds is refused before anything is created."""
     with pytest.raises(errors.InvalidInput):
         tallystick.open(url, **options)
     with pytest.raises(errors.StoreNotFound):

@@ -1,4 +1,4 @@
-"""Single appends: one prepared statement, and a position that is drawn beside others that draw one."""
+"""Single appends: one prepared statement, and a position that is drawn while others draw one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_an_append_works_after_the_server_has_forgotten_its_statements(store: St
     store.append("order/a", NewEvent("thing.done", {}))
     connections = store.log._connections
     assert isinstance(connections, ServerConnections)
-    with connections.using() as connection:
+    with connections.connection() as connection:
         connection.execute("DEALLOCATE ALL")
     assert store.append("order/a", NewEvent("thing.done", {}), expected=1).last_seq == 2
 
@@ -61,13 +61,13 @@ def test_a_single_append_says_why_not(store: Store) -> None:
 
 
 def test_one_thread_uses_one_connection_and_many_share_few(reopen: Callable[..., Store]) -> None:
-    """CP-02: what one thread does goes over one connection; more threads than connections all get their turn."""
+    """CP-02: one thread uses one connection; more threads than connections all get their turn."""
     store = reopen(connections_max=2)
     connections = store.log._connections
     assert isinstance(connections, ServerConnections)
     used = set()
     for _ in range(20):
-        with connections.using() as connection:
+        with connections.connection() as connection:
             used.add(connection.info.backend_pid)
     assert len(used) == 1
 

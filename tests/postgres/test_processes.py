@@ -31,7 +31,7 @@ store.close()
 
 
 def test_eight_processes_with_expectations_lose_and_double_nothing(url: str, reopen: Callable[..., Store]) -> None:
-    """CP-02: of 8 x 500 appends with an expected seq, exactly those that were acknowledged are there, without a gap."""
+    """CP-02: of 8 x 500 appends with an expected seq, exactly the acknowledged ones are stored, without a gap."""
     reopen()
     command = [sys.executable, "-c", _RACE, url, str(APPENDS)]
     children = [

@@ -23,6 +23,6 @@ def test_no_reader_ever_misses_an_event(url: str) -> None:
 
 @pytest.mark.parametrize("wrong", [race.NaiveReader, race.SnapshotFence], ids=lambda kind: kind.__name__)
 def test_the_race_catches_readers_that_are_wrong(url: str, wrong: type[race.NaiveReader]) -> None:
-    """CP-04: a reader on `event_id > cursor`, and one behind a fence of transaction numbers, lose events here."""
+    """CP-04: a reader on `event_id > cursor`, and one with a fence of transaction numbers, lose events here."""
     finish = race.run(url, race.Race(events=3_000, idle=False), reader=wrong)
     assert finish.missed > 0

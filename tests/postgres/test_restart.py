@@ -28,14 +28,14 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture
 def server(place: Path) -> Iterator[Server]:
-    """A server that nobody else uses."""
+    """A server for one test."""
     made = Server(place / "data")
     yield made
     made.stop()
 
 
 def test_a_crash_of_the_server_loses_nothing_and_stalls_nobody(server: Server) -> None:
-    """CP-04, LH-19: after a crash handles go on, what was acknowledged is there, a leap in positions is crossed."""
+    """CP-04, LH-19: after a crash handles continue, acknowledged events are stored, and readers cross gaps."""
     url = postgres.create_database(server.url)
     with tallystick.open(url) as store, tallystick.open(url, readonly=True) as reader:
         seen, after, stored = [], 0, []
@@ -84,7 +84,7 @@ def test_a_standby_reads_what_is_published(server: Server, place: Path) -> None:
 
 
 def test_a_logical_replica_is_refused(server: Server) -> None:
-    """CP-04: rows arrive there in the order of commits and without locks, so a follower would miss a late event."""
+    """CP-04: a logical replica has no locks, and rows in the order of commits, so followers would miss events."""
     with psycopg.connect(server.url, autocommit=True) as admin:
         admin.execute("ALTER SYSTEM SET wal_level = logical")
     server.crash()

@@ -1,4 +1,4 @@
-"""The tables that runs fill, in PostgreSQL: made with the first run, by numbered steps."""
+"""The tables that runs fill, in PostgreSQL: numbered steps create them with the first run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import tallystick
 from tallystick import Store, errors, runs
 from tallystick.engines.postgres import run_tables
-from tallystick.runs import Workflow, filling, tables
+from tallystick.runs import Workflow, table_filling, tables
 from tallystick.store.verify import verify
 
 TABLES = ("runs", "sessions", "nodes", "jobs", "job_attempts")
@@ -21,7 +21,7 @@ THERE = "SELECT tablename FROM pg_tables WHERE schemaname = 'tally_views' ORDER 
 
 @pytest.fixture
 def crew(login: Callable[..., str]) -> Iterator[Store]:
-    """The store, for a login that runs projections and may do nothing else."""
+    """The store, for a login that may only run projections."""
     with tallystick.open(login("tally_projector")) as store:
         yield store
 
@@ -35,7 +35,7 @@ def _run(store: Store, place: Path, name: str) -> None:
 
 
 def _said(store: Store) -> dict[str, list[dict[str, Any]]]:
-    found = tables.rows(filling.sealed(store, run) for run in runs.run_ids(store))
+    found = tables.rows(table_filling.sealed(store, run) for run in runs.run_ids(store))
     keys = {"job_attempts": lambda row: (row["job_id"], row["attempt"])}
     return {table: sorted(getattr(found, table), key=keys.get(table, lambda row: row["id"])) for table in TABLES}
 
@@ -48,7 +48,7 @@ def _stored(store: Store) -> dict[str, list[Any]]:
 def test_the_tables_come_with_the_first_run(
     store: Store, crew: Store, connect: Callable[..., psycopg.Connection[Any]], tmp_path: Path
 ) -> None:
-    """EVT-10: a store without runs has no tables; with the first run they are there, and say what a replay says."""
+    """EVT-10: a store without runs has no tables; the first run creates them, and they match a replay."""
     runs.fill_tables(crew)
     assert _stored(crew) == {table: [] for table in TABLES}
     assert connect().execute(THERE).fetchall() == []
@@ -88,7 +88,7 @@ def test_older_tables_are_brought_forward_without_loss(
 
 
 def test_a_login_that_may_own_no_tables_records_runs_without_them(store: Store, tmp_path: Path) -> None:
-    """EVT-10: a run is recorded all the same, and a login that is no projector's is told why it cannot fill tables."""
+    """EVT-10: a run is recorded without tables, and a login that is not a projector gets an error that says why."""
     assert store.log.run_tables is None
     _run(store, tmp_path, "one")
     assert runs.load(store, "one").state.run_state == "finished"

@@ -23,7 +23,7 @@ def _request(stream: str, count: int = 1, key: CommandKey = KEY) -> Request:
 
 
 def _at_once(stores: list[Store], request: Callable[[int], Request]) -> list[Outcome]:
-    """The outcomes of one request for each handle, all submitted at the same moment."""
+    """The outcomes of one request per handle, all submitted at the same moment."""
     barrier, outcomes = threading.Barrier(len(stores)), list[Outcome]()
 
     def run(index: int) -> None:
@@ -44,7 +44,7 @@ def _at_once(stores: list[Store], request: Callable[[int], Request]) -> list[Out
 def test_of_racing_requests_exactly_one_wins(
     reopen: Callable[..., Store], streams: list[str], counts: list[int]
 ) -> None:
-    """CP-06: eight handles run the same command at once, ten times; one takes effect, seven are told that it did."""
+    """CP-06: eight handles run the same command at once, ten times; one takes effect, seven get CommandRepeated."""
     stores = [reopen(connections_max=2) for _ in range(8)]
     for number in range(10):
         key = CommandKey("acme", "u1", "POST /orders", f"k{number}")
@@ -65,12 +65,12 @@ def test_of_racing_requests_exactly_one_wins(
 
 
 def _round_trips(store: Store, work: Callable[[], object]) -> int:
-    """How often the server was waited for, by the trace of the protocol."""
+    """How often the client waited for the server, by the trace of the protocol."""
     with tempfile.TemporaryFile() as trace:
-        with store.log._connections.given() as connection:  # type: ignore[attr-defined]
+        with store.log._connections.raw_connection() as connection:  # type: ignore[attr-defined]
             connection.pgconn.trace(trace.fileno())
         work()
-        with store.log._connections.given() as connection:  # type: ignore[attr-defined]
+        with store.log._connections.raw_connection() as connection:  # type: ignore[attr-defined]
             connection.pgconn.untrace()
         trace.seek(0)
         return trace.read().count(b"ReadyForQuery")

@@ -1,4 +1,4 @@
-"""The safe head, case by case: what holds it, what does not, and who is named when it stands still."""
+"""The safe head, case by case: what holds it back, what does not, and who is named while it does not move."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _append(connection: psycopg.Connection[Any], stream: str) -> None:
 
 
 def test_the_head_stops_before_an_append_that_is_not_decided(store: Store, connect: Connect) -> None:
-    """CP-04: a later commit is visible to its own stream at once, and to readers of the log when its turn has come."""
+    """CP-04: a later commit is visible in its own stream at once, and to readers of the log in its turn."""
     store.append("order/a", event())
     slow = connect("tally_app", autocommit=False)
     _append(slow, "order/slow")
@@ -42,7 +42,7 @@ def test_the_head_stops_before_an_append_that_is_not_decided(store: Store, conne
 
 
 def test_a_rollback_leaves_a_gap_that_is_crossed_at_once(store: Store, connect: Connect) -> None:
-    """CP-04: a position that will never appear holds nobody once its transaction has ended."""
+    """CP-04: a position that will never appear holds up nobody once its transaction has ended."""
     store.append("order/a", event())
     slow = connect("tally_app", autocommit=False)
     _append(slow, "order/slow")
@@ -54,7 +54,7 @@ def test_a_rollback_leaves_a_gap_that_is_crossed_at_once(store: Store, connect: 
 
 
 def test_a_gap_is_crossed_while_others_go_on_appending(store: Store, connect: Connect) -> None:
-    """CP-04: a dead gap is crossed as soon as those that were alive beside it ended, though there is never a pause."""
+    """CP-04: a gap is crossed once the transactions that were open with it have ended, even under constant load."""
     dead = connect("tally_app", autocommit=False)
     _append(dead, "order/dead")
     dead.rollback()
@@ -72,7 +72,7 @@ def test_a_gap_is_crossed_while_others_go_on_appending(store: Store, connect: Co
 
 
 def test_contiguous_positions_need_no_proof(store: Store, connect: Connect) -> None:
-    """CP-04: an append that is under way holds only what comes after it."""
+    """CP-04: an append in progress holds up only what comes after it."""
     for number in range(5):
         store.append("order/a", event(number))
     slow = connect("tally_app", autocommit=False)
@@ -82,7 +82,7 @@ def test_contiguous_positions_need_no_proof(store: Store, connect: Connect) -> N
 
 
 def test_transactions_that_do_not_append_hold_nobody(store: Store, connect: Connect, url: str) -> None:
-    """CP-04: an idle transaction, here or in another database, reading or writing, is not waited for."""
+    """CP-04: an idle transaction, here or in another database, reading or writing, holds nothing up."""
     connect().execute("CREATE TABLE public.mine (n integer)")
     idle = connect(autocommit=False)
     idle.execute("INSERT INTO public.mine VALUES (1)")
@@ -107,7 +107,7 @@ def test_a_killed_appender_holds_nobody(store: Store, connect: Connect) -> None:
 
 
 def test_readers_in_one_snapshot_stay_behind_what_is_published(store: Store, connect: Connect) -> None:
-    """CP-04: a repeatable-read transaction cannot see what ended since it began, so it trusts the table alone."""
+    """CP-04: a repeatable-read transaction cannot see what ended since it began, so it uses only the published head."""
     store.append("order/a", events(3))
     store.log._publisher.publish()  # type: ignore[attr-defined]
     old = connect("tally_app", autocommit=False)
@@ -119,7 +119,7 @@ def test_readers_in_one_snapshot_stay_behind_what_is_published(store: Store, con
 
 
 def test_the_proven_head_is_published_after_a_commit(store: Store, connect: Connect) -> None:
-    """CP-04: soon after the last commit the table has the head, for standbys and for those who start."""
+    """CP-04: soon after the last commit the head is published, for standbys and new readers."""
     store.append("order/a", events(5))
     deadline = time.monotonic() + 10
     while connect().execute("SELECT position FROM tally.proven").fetchone() != (5,):
@@ -128,7 +128,7 @@ def test_the_proven_head_is_published_after_a_commit(store: Store, connect: Conn
 
 
 def test_what_is_published_is_never_ahead_of_what_is_final(store: Store, connect: Connect) -> None:
-    """CP-04: publishing goes by the same evidence as reading."""
+    """CP-04: publishing uses the same evidence as reading."""
     store.append("order/a", event())
     slow = connect("tally_app", autocommit=False)
     _append(slow, "order/slow")
@@ -143,7 +143,7 @@ def test_what_is_published_is_never_ahead_of_what_is_final(store: Store, connect
 
 
 def test_the_positions_of_a_commit_stand_together(store: Store) -> None:
-    """CP-05: whoever appends beside it, a commit's positions follow each other, so a head never splits it."""
+    """CP-05: while others append, a commit's positions are contiguous, so a head never splits it."""
     seen: set[int] = set()
     stop = threading.Event()
 
@@ -168,7 +168,7 @@ def test_the_positions_of_a_commit_stand_together(store: Store) -> None:
 
 
 def test_a_stuck_appender_is_named(store: Store, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CP-13: the report says which server process holds the readers, what it is and for how long."""
+    """CP-13: the report names the server process that holds up the readers, what it is and for how long."""
     slow = connect("tally_app", autocommit=False, application_name="billing")
     _append(slow, "order/slow")
     time.sleep(0.05)
@@ -184,7 +184,7 @@ def test_a_stuck_appender_is_named(store: Store, connect: Connect, monkeypatch: 
 
 
 def test_writers_of_different_streams_do_not_wait_for_each_other(store: Store, connect: Connect) -> None:
-    """CP-02: an open transaction on one stream delays nobody who writes another; on the same one it is Busy."""
+    """CP-02: an open transaction on one stream does not delay writers of others; a writer of the same one gets Busy."""
     slow = connect("tally_app", autocommit=False)
     _append(slow, "order/slow")
     other = connect("tally_app")
@@ -197,7 +197,7 @@ def test_writers_of_different_streams_do_not_wait_for_each_other(store: Store, c
 
 
 def test_a_commit_over_very_many_streams_goes_through_beside_others(store: Store) -> None:
-    """CP-05: past a thousand streams a commit takes one lock for all, waits for those under way, and is whole."""
+    """CP-05: a commit over more than 1,000 streams takes one lock for all, waits for other commits, and is whole."""
     stop = threading.Event()
     counted = [0]
 
@@ -220,7 +220,7 @@ def test_a_commit_over_very_many_streams_goes_through_beside_others(store: Store
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_an_id_that_is_being_written_elsewhere_is_refused_when_it_is(store: Store, connect: Connect, size: int) -> None:
-    """CP-02: two streams get the same id at the same moment: one has it, the other is told so."""
+    """CP-02: two streams get the same id at the same moment: one gets it, the other is refused."""
     slow = connect("tally_app", autocommit=False)
     values = ("order/first", event_id(1).hex())
     slow.execute(
@@ -245,7 +245,7 @@ def test_an_id_that_is_being_written_elsewhere_is_refused_when_it_is(store: Stor
 
 
 def test_waiting_for_a_stream_is_bounded(reopen: Callable[..., Store], connect: Connect) -> None:
-    """LH-16: a stream that somebody holds gives Busy after the time the handle allows, and nothing was written."""
+    """LH-16: a locked stream gives Busy after the time that the handle allows, and nothing is written."""
     store = reopen(busy_ms=100)
     slow = connect("tally_app", autocommit=False)
     _append(slow, "order/slow")

@@ -1,4 +1,4 @@
-"""The SQL of the schema: one object a file, each in the tree once."""
+"""The SQL of the schema: one object per file, each in the tree once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_every_function_has_a_file_of_its_name() -> None:
 def test_the_database_has_the_functions_that_have_files(
     store: Store, connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
-    """CP-12: all of them, and no others."""
+    """CP-12: it has all functions of the files, and no others."""
     query = "SELECT proname FROM pg_proc WHERE pronamespace = 'tally'::regnamespace"
     found = {name for (name,) in connect().execute(query)}
     assert found == {file.stem for file in (SQL / "functions").iterdir()}

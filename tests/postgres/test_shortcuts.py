@@ -1,4 +1,4 @@
-"""Batches to a stream whose end the handle knows: one statement, and the truth if it was wrong."""
+"""Batches to a stream whose end the handle guesses: one statement, and the right answer after a wrong guess."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ TWO = [NewEvent("thing.done", {"n": 1}), NewEvent("thing.done", {"n": 2})]
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The streams of the batches that took a question to the database before they were written."""
+    """The streams of the batches about which the ledger had to ask the database."""
     streams: list[str] = []
-    judged = Writer._judged
+    judged = Writer._commit_by_ledger
 
     def noted(self: Writer, connection: Any, group: Any, again: bool) -> Any:
         streams.extend(write.stream for transaction in group for write in transaction.writes)
         return judged(self, connection, group, again)
 
-    monkeypatch.setattr(Writer, "_judged", noted)
+    monkeypatch.setattr(Writer, "_commit_by_ledger", noted)
     return streams
 
 
 def test_a_batch_to_a_stream_whose_end_is_known_is_one_statement(store: Store, asked: list[str]) -> None:
-    """CP-03, CP-14: a new stream, one that this handle wrote last, by a batch or by a single event."""
+    """CP-03, CP-14: the end of a new stream is guessed, and of one that this handle wrote last."""
     store.append("order/a", TWO)
     store.append("order/a", TWO, expected=2)
     store.append("order/a", TWO[0])
@@ -44,7 +44,7 @@ def test_a_batch_to_a_stream_whose_end_is_known_is_one_statement(store: Store, a
 
 
 def test_a_stream_that_others_write_is_asked_for(reopen: Callable[..., Store], asked: list[str]) -> None:
-    """CP-03, CP-05: what another handle appended is followed, and from then on the stream is not guessed."""
+    """CP-03, CP-05: a batch follows what another handle appended, and the stream is not guessed again."""
     mine, other = reopen(), reopen()
     mine.append("order/a", TWO)
     other.append("order/a", TWO)
@@ -57,7 +57,7 @@ def test_a_stream_that_others_write_is_asked_for(reopen: Callable[..., Store], a
 
 
 def test_streams_of_before_are_asked_for_until_new_ones_come(reopen: Callable[..., Store], asked: list[str]) -> None:
-    """CP-14: a handle that finds streams to be there already ceases to guess that those it does not know are new."""
+    """CP-14: a handle that finds existing streams stops guessing that unknown ones are new."""
     before = reopen()
     for number in range(6):
         before.append(f"order/{number}", TWO)
@@ -69,7 +69,7 @@ def test_streams_of_before_are_asked_for_until_new_ones_come(reopen: Callable[..
 
 @pytest.mark.parametrize("expected", [0, 1, 3, 7])
 def test_a_wrong_expectation_is_a_conflict_with_what_is_there(reopen: Callable[..., Store], expected: int) -> None:
-    """CP-02: whether the handle knows the stream, knows an older end of it, or does not know it."""
+    """CP-02: the conflict is the same if the handle knows the stream, an older end of it, or nothing."""
     mine, other, new = reopen(), reopen(), reopen()
     mine.append("order/a", TWO)
     other.append("order/a", TWO)
@@ -81,7 +81,7 @@ def test_a_wrong_expectation_is_a_conflict_with_what_is_there(reopen: Callable[.
 
 
 def test_another_org_is_refused_by_name(store: Store, asked: list[str]) -> None:
-    """CP-10: the refusal is that of the ledger, and does not make the stream one of others."""
+    """CP-10: the ledger refuses it, and the stream is still guessed."""
     mine, other = ([NewEvent("thing.done", {}, meta={"org": org})] * 2 for org in ("acme", "bolt"))
     store.append("order/a", mine)
     with pytest.raises(errors.OrgMismatch) as refusal:
@@ -93,7 +93,7 @@ def test_another_org_is_refused_by_name(store: Store, asked: list[str]) -> None:
 
 
 def test_what_the_database_refuses_is_asked_for(store: Store, asked: list[str]) -> None:
-    """CP-05: a head that is not the stream's, though its seq is, writes nothing; the batch then follows the stream."""
+    """CP-05: a guess with the right seq and a wrong link writes nothing; the batch then follows the stream."""
     store.append("order/a", TWO)
     writer = store.log._writer
     writer._shortcuts.ends.learn("order/a", Head(2, bytes(32)), first_seq=1)
@@ -103,7 +103,7 @@ def test_what_the_database_refuses_is_asked_for(store: Store, asked: list[str]) 
 
 
 def test_what_is_known_is_bounded() -> None:
-    """CP-14: the oldest of many streams is forgotten, not all of them."""
+    """CP-14: the cache forgets only the oldest of many streams."""
     ends = StreamEndCache()
     for number in range(1, 2001):
         ends.learn(f"order/{number}", Head(number, bytes(32)), first_seq=1)

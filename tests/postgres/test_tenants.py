@@ -1,4 +1,4 @@
-"""Tenants: each sees its own org and nothing else, whatever connection it gets."""
+"""Tenants: each sees only its own org, over any connection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _fill(store: Store, count: int = 10) -> None:
 def test_two_tenants_over_one_connection_never_see_each_other(
     reopen: Callable[..., Store], connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
-    """CP-10: 1,000 switches between two tenants and the service on one pooled connection, and no leak."""
+    """CP-10: 1,000 switches between two tenants and the service on one pooled connection, without a leak."""
     store = reopen(infrastructure=("node",), connections_max=1)
     _fill(store)
     tenants = {org: store.log.for_tenant(org) for org in ORGS}  # type: ignore[attr-defined]
@@ -48,7 +48,7 @@ def test_two_tenants_over_one_connection_never_see_each_other(
 
 
 def test_a_tenant_never_sees_the_infrastructure(reopen: Callable[..., Store]) -> None:
-    """CP-10: streams of an infrastructure kind are hidden even where they name the tenant's org."""
+    """CP-10: streams of an infrastructure kind are hidden even if their events name the tenant's org."""
     store = reopen(infrastructure=("node",))
     _fill(store)
     tenant = reopen(readonly=True, org="acme")
@@ -58,7 +58,7 @@ def test_a_tenant_never_sees_the_infrastructure(reopen: Callable[..., Store]) ->
 
 
 def test_a_tenants_cursor_moves_on_over_what_it_cannot_see(reopen: Callable[..., Store]) -> None:
-    """CP-04, CP-09: a tenant's pages end at the same safe head as everybody's, in ascending order."""
+    """CP-04, CP-09: a tenant's pages end at the same safe head as all others, in ascending order."""
     store = reopen()
     _fill(store)
     tenant = reopen(readonly=True, org="bolt")
@@ -72,7 +72,7 @@ def test_a_tenants_cursor_moves_on_over_what_it_cannot_see(reopen: Callable[...,
 
 
 def test_a_reader_without_an_org_sees_nothing(store: Store, connect: Callable[..., psycopg.Connection[Any]]) -> None:
-    """CP-10: the reader's role is closed until its session names an org, also after a SET LOCAL that has ended."""
+    """CP-10: the reader's role sees nothing until its session names an org, also after a SET LOCAL has ended."""
     _fill(store)
     connection = connect("tally_reader")
     count = "SELECT count(*) FROM tally.events"
@@ -86,7 +86,7 @@ def test_a_reader_without_an_org_sees_nothing(store: Store, connect: Callable[..
 
 
 def test_a_tenant_cannot_write(store: Store, reopen: Callable[..., Store]) -> None:
-    """CP-10: a tenant's handle refuses, and so does one made from the service's."""
+    """CP-10: a tenant's handle refuses to write, and so does one made from the service's."""
     _fill(store)
     tenant = reopen(readonly=True, org="acme")
     with pytest.raises(errors.ReadOnly):
@@ -96,7 +96,7 @@ def test_a_tenant_cannot_write(store: Store, reopen: Callable[..., Store]) -> No
 
 
 def test_a_login_of_a_tenant_needs_no_more_than_the_readers_role(store: Store, login: Callable[[str], str]) -> None:
-    """CP-10: with tally_reader alone a login reads its org, and cannot open the store as a service."""
+    """CP-10: a login with only tally_reader reads its org, and cannot open the store as a service."""
     _fill(store)
     url = login("tally_reader")
     with tallystick.open(url, readonly=True, org="acme") as tenant:
@@ -122,7 +122,7 @@ def test_a_refusal_tells_nothing_of_another_org(reopen: Callable[..., Store], si
 
 
 def test_a_taken_id_tells_nothing_of_another_org(reopen: Callable[..., Store]) -> None:
-    """CP-10: an id that another org has used is refused without a word about the event that has it."""
+    """CP-10: an id that another org has used is refused without information about its event."""
     reopen().append("secret/bolts-plan", named(1, meta={"org": "bolt"}))
     acting = reopen(org="acme")
     with pytest.raises(errors.DuplicateId) as refused:
@@ -136,7 +136,7 @@ def test_a_taken_id_tells_nothing_of_another_org(reopen: Callable[..., Store]) -
 def test_a_service_that_acts_for_an_org_writes_for_no_other(
     reopen: Callable[..., Store], meta: dict[str, str] | None, size: int
 ) -> None:
-    """CP-10: its events must name its org."""
+    """CP-10: the events of a service with an org must name that org."""
     acting = reopen(org="acme")
     with pytest.raises(errors.OrgMismatch):
         acting.append("order/new", [NewEvent("thing.done", {}, meta=meta) for _ in range(size)])

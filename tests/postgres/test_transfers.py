@@ -1,4 +1,4 @@
-"""`tally.receive` takes over what follows from itself, behind the end of the log, for those who maintain it."""
+"""`tally.receive` writes a valid part of another log after the end of this one, for the maintenance role."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Connect = Callable[..., psycopg.Connection[Any]]
 
 
 def _part() -> dict[str, Any]:
-    """A part of three events, as the function is given it."""
+    """A part of three events, as the function gets it."""
     with tallystick.open("memory:") as origin, tallystick.open("memory:") as empty:
         origin.append("order/a", events(3, meta={"org": "acme"}))
         found = tuple(origin.read().events)
@@ -69,7 +69,7 @@ def _changed(part: dict[str, Any], name: str) -> dict[str, Any]:
 @pytest.mark.security
 @pytest.mark.parametrize("name", ["payload", "link", "seq", "position", "id", "org", "after", "control fact"])
 def test_a_part_that_does_not_follow_is_refused(store: Store, connect: Connect, name: str) -> None:
-    """SAFE-06, SAFE-08: the database computes every checksum, seq and link again, whoever calls."""
+    """SAFE-06, SAFE-08: the database computes every checksum, seq and link again, for every caller."""
     connection = connect("tally_maintenance")
     with pytest.raises(psycopg.Error):
         connection.execute("SELECT tally.receive(%s::json, 1)", (json.dumps(_changed(_part(), name)),))
@@ -78,7 +78,7 @@ def test_a_part_that_does_not_follow_is_refused(store: Store, connect: Connect, 
 
 @pytest.mark.security
 def test_a_store_that_is_not_empty_takes_no_cut(store: Store, connect: Connect) -> None:
-    """SAFE-06, SAFE-08: nobody can pretend that something was pruned of a log that is there."""
+    """SAFE-06, SAFE-08: nobody can pretend that a part of an existing log was pruned."""
     store.append("order/a", events(1))
     connection = connect("tally_maintenance")
     part = {"after": 1, "until": 1, "cuts": [CUT], "pruned": [], "events": [], "erasures": []}
@@ -92,7 +92,7 @@ def test_a_store_that_is_not_empty_takes_no_cut(store: Store, connect: Connect) 
 @pytest.mark.security
 @pytest.mark.parametrize("role", ["tally_app", "tally_reader"])
 def test_whoever_appends_or_reads_takes_nothing_over(store: Store, connect: Connect, role: str) -> None:
-    """SAFE-08: past the engine, the function is for those who maintain the log alone."""
+    """SAFE-08: without the engine, only the maintenance role can call the function."""
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         connect(role).execute("SELECT tally.receive(%s::json, 1)", (json.dumps(_part()),))
 
@@ -110,7 +110,7 @@ def test_a_login_without_the_right_is_told_which(login: Callable[[str], str]) ->
 
 
 def test_gaps_of_what_was_rolled_back_move_along(store: Store, connect: Connect) -> None:
-    """SAFE-06: positions that a refused append has drawn are used by nobody, there or elsewhere."""
+    """SAFE-06: positions that a refused append drew are never used, in either store."""
     store.append("order/a", events(2))
     connect().execute("SELECT setval('tally.positions', 10)")
     store.append("order/a", events(2))

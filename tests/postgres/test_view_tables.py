@@ -17,7 +17,7 @@ from tallystick.testing import upkeep
 from tallystick.testing.contract.projections import fill
 from tallystick.testing.shop import PAID, PLACED, order_event
 
-from .conftest import wait_for_a_lock
+from .conftest import handles, wait_for_a_lock
 
 Connect = Callable[..., psycopg.Connection[Any]]
 Reopen = Callable[..., Store]
@@ -25,17 +25,9 @@ Reopen = Callable[..., Store]
 
 @pytest.fixture
 def project(login: Callable[..., str]) -> Iterator[Reopen]:
-    """Open the store as a login that runs projections and may do nothing else."""
-    url = login("tally_projector")
-    opened: list[Store] = []
-
-    def open_(**options: Any) -> Store:
-        opened.append(tallystick.open(url, **options))
-        return opened[-1]
-
-    yield open_
-    for store in opened:
-        store.close()
+    """Open the store as a login that may only run projections."""
+    with handles(login("tally_projector")) as opened:
+        yield opened
 
 
 class OpenOrders(TableProjection):
@@ -61,7 +53,7 @@ TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'tally_views' ORDER
 
 
 def expected(store: Store) -> list[tuple[str, int]]:
-    """What the sums must be."""
+    """The expected sums."""
     sums: dict[str, int] = {}
     for event in store.events():
         if event.type in (PLACED, PAID) and event.data is not None:
@@ -89,7 +81,7 @@ def test_tables_follow_the_log_and_are_rebuilt(project: Reopen, connect: Connect
 
 
 def test_a_handle_of_one_connection_is_enough(project: Reopen) -> None:
-    """CP-08: what a session reads of the log, it reads over its own connection."""
+    """CP-08: a session reads the log over its own connection."""
     store = project(connections_max=1)
     fill(store)
     runner = TableRunner(store, OpenOrders(), batch_events=4)
@@ -112,7 +104,7 @@ def test_a_batch_that_fails_changes_nothing(project: Reopen) -> None:
 
 
 def test_a_statement_that_fails_is_told_by_its_event(project: Reopen) -> None:
-    """CP-08: what PostgreSQL refuses is the projection's failure, with the event and without a trace of it."""
+    """CP-08: an error of PostgreSQL is the projection's failure; it names the event and leaves no trace of it."""
     store = project()
 
     class Narrow(OpenOrders):
@@ -128,7 +120,7 @@ def test_a_statement_that_fails_is_told_by_its_event(project: Reopen) -> None:
 
 
 def test_the_tables_of_similar_names_are_told_apart(project: Reopen, connect: Connect) -> None:
-    """CP-08: dropping epoch 1 of `a` leaves epoch 1 of `a_1` alone."""
+    """CP-08: dropping epoch 1 of `a` does not touch epoch 1 of `a_1`."""
     store = project()
 
     class First(OpenOrders):
@@ -149,7 +141,7 @@ def test_the_tables_of_similar_names_are_told_apart(project: Reopen, connect: Co
 
 
 def test_runners_and_rebuilds_beside_readers(project: Reopen, connect: Connect) -> None:
-    """CP-08: two runners, a rebuild and a reader in different handles: nobody meets a table that was dropped."""
+    """CP-08: two runners, a rebuild and a reader in different handles: no session uses a dropped table."""
     store = project()
     fill(store, 12)
     TableRunner(store, OpenOrders()).catch_up()
@@ -188,7 +180,7 @@ def test_runners_and_rebuilds_beside_readers(project: Reopen, connect: Connect) 
 
 
 def test_a_table_is_there_as_long_as_it_is_read(project: Reopen, connect: Connect) -> None:
-    """CP-08: a rebuild waits with dropping the old tables until whoever found them live is done."""
+    """CP-08: a rebuild drops the old tables when no session that found them live uses them."""
     store = project()
     fill(store, 6)
     runner = TableRunner(store, OpenOrders())
@@ -205,7 +197,7 @@ def test_a_table_is_there_as_long_as_it_is_read(project: Reopen, connect: Connec
 
 
 def test_an_erased_payload_takes_the_tables_with_it(store: Store, project: Reopen) -> None:
-    """Settled 25: nobody but the projection knows where the payload went; the tables are dropped and made anew."""
+    """Settled 25: only the projection knows where the payload went, so the tables are dropped and built again."""
 
     class Amounts(OpenOrders):
         def apply(self, execute: Any, event: Event) -> None:
@@ -223,7 +215,7 @@ def test_an_erased_payload_takes_the_tables_with_it(store: Store, project: Reope
 
 
 def test_who_may_use_the_tables(project: Reopen, login: Callable[..., str], connect: Connect) -> None:
-    """CP-10: the projector owns them; a reader sees what its projection granted; others read, and make none."""
+    """CP-10: the projector owns the tables; a reader sees what was granted; others can read, but not create."""
     store = project()
 
     class Fresh(OpenOrders):

@@ -1,10 +1,10 @@
-"""Rows of projections and dead letters in PostgreSQL: what is particular to this engine."""
+"""Rows of projections and dead letters in PostgreSQL: what is specific to this engine."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -55,7 +55,7 @@ KEPT = ("tally.views", "tally.view_rows", "tally.dead_letters")
 
 @pytest.mark.parametrize("table", KEPT)
 def test_the_service_keeps_rows_and_the_reader_reads_them(store: Store, connect: Connect, table: str) -> None:
-    """CP-10: the service's role writes rows and letters; the reader's role reads them, and changes nothing."""
+    """CP-10: the service's role writes rows and letters; the reader's role can only read them."""
     fill(store, 3)
     Live(store, OrderTotals()).catch_up()
     Consumer(store, "mailer", _refuse, attempts=1).catch_up()
@@ -74,7 +74,7 @@ def _refuse(event: Any) -> None:
 
 
 def test_a_tenant_sees_no_rows(store: Store, reopen: Reopen, connect: Connect) -> None:
-    """CP-10: nobody knows of which org a row or a letter is, so a session that names an org is shown none."""
+    """CP-10: nobody knows which org a row or a letter belongs to, so a session with an org sees none."""
     store.append("order/1", _of_acme(1))
     Live(store, OrderTotals()).catch_up()
     Consumer(store, "mailer", _refuse, attempts=1).catch_up()
@@ -90,7 +90,7 @@ def test_a_tenant_sees_no_rows(store: Store, reopen: Reopen, connect: Connect) -
 
 
 def test_a_handle_for_one_org_keeps_no_rows(store: Store, reopen: Reopen) -> None:
-    """CP-08: it sees a part of the log, and would spoil the rows of all of it; but its erasures reach them."""
+    """CP-08: a handle for one org cannot keep rows, because it sees a part of the log; its erasures reach all rows."""
     for number in range(3):
         store.append("order/1", _of_acme(number))
     Live(store, OrderTotals()).catch_up()
@@ -123,7 +123,7 @@ def test_a_handle_for_reading_keeps_nothing(store: Store, reopen: Reopen) -> Non
 
 
 def test_live_rows_are_shown_as_json(store: Store, connect: Connect) -> None:
-    """CP-08: whoever looks with SQL sees keys and states of the live epoch, and no dropped ones."""
+    """CP-08: a user of SQL sees keys and states of the live epoch, without dropped ones."""
     for customer in ("a", "b"):
         store.append("order/1", order_event(PLACED, customer=customer, amount=1))
     rebuild(store, CustomerBalance())
@@ -134,7 +134,7 @@ def test_live_rows_are_shown_as_json(store: Store, connect: Connect) -> None:
 
 
 def test_a_reason_of_any_characters_is_parked(store: Store) -> None:
-    """CP-07: what a handler raises cannot stop its consumer, whatever it says."""
+    """CP-07: an error of a handler cannot stop its consumer, whatever its text is."""
     fill(store, 2)
 
     def raising(event: Any) -> None:
@@ -147,94 +147,67 @@ def test_a_reason_of_any_characters_is_parked(store: Store) -> None:
 # --- races -----------------------------------------------------------------------------------------------------------
 
 
+def _after_waiting(connect: Connect, holding: psycopg.Connection[Any], work: Callable[[], object]) -> None:
+    """Start `work`, commit the open transaction as soon as `work` waits for it, and raise what `work` raises."""
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(work)
+        wait_for_a_lock(connect)
+        holding.commit()
+        working.result(30)
+
+
 def test_a_write_that_waited_compares_again(store: Store, connect: Connect) -> None:
-    """CP-08: two writes of one batch, the second begun before the first was committed: one happens."""
+    """CP-08: of two writes of one batch, the second begun before the first was committed, one happens."""
     place = _begun(store)
     first = connect("tally_app", autocommit=False)
     _move(first, _at(place, 5))
-    outcome: list[Any] = []
-
-    def second() -> None:
-        try:
-            outcome.append(store.log.views.write(_at(place, 9), [ViewRow("a", b"{}")], previous=0))
-        except errors.ViewMoved as moved:
-            outcome.append(moved)
-
-    waiting = threading.Thread(target=second)
-    waiting.start()
-    wait_for_a_lock(connect)
-    first.commit()
-    waiting.join(30)
-    assert isinstance(outcome[0], errors.ViewMoved)
+    with pytest.raises(errors.ViewMoved):
+        _after_waiting(connect, first, lambda: store.log.views.write(_at(place, 9), [ViewRow("a", b"{}")], previous=0))
     assert (store.log.views.rows("p").rows, store.log.views.place("p")) == ([], _at(place, 5))
 
 
 def test_a_drop_reaches_the_write_it_waited_for(store: Store, connect: Connect) -> None:
-    """Settled 25: a row that was written but not yet committed when the drop began does not survive it."""
+    """Settled 25: a row that was not yet committed when the drop began does not survive it."""
     place = _begun(store)
     writer = connect("tally_app", autocommit=False)
     _move(writer, _at(place, 5))
     writer.execute("INSERT INTO tally.view_rows SELECT number, 'a', false, '{}', '', NULL FROM tally.views")
-    dropping = threading.Thread(target=store.log.views.drop, args=("p", ["a"]))
-    dropping.start()
-    wait_for_a_lock(connect)
-    writer.commit()
-    dropping.join(30)
+    _after_waiting(connect, writer, lambda: store.log.views.drop("p", ["a"]))
     assert store.log.views.rows("p", keys=["a"]).rows == [ViewRow("a", None)]
 
 
 def test_a_discard_reaches_the_write_it_waited_for(store: Store, connect: Connect) -> None:
-    """CP-08: no row outlives its epoch, also one that was being written when the epoch was closed."""
+    """CP-08: no row outlives its epoch, not even one that was being written when the epoch was closed."""
     _begun(store, live=False)
     writer = connect("tally_app", autocommit=False)
     writer.execute("UPDATE tally.views SET position = 5")
     writer.execute("INSERT INTO tally.view_rows SELECT number, 'a', false, '{}', '' FROM tally.views")
-    discarding = threading.Thread(target=lambda: store.log.views.discard("p", 1, limit=9))
-    discarding.start()
-    wait_for_a_lock(connect)
-    writer.commit()
-    discarding.join(30)
+    _after_waiting(connect, writer, lambda: store.log.views.discard("p", 1, limit=9))
     assert connect().execute("SELECT count(*) FROM tally.view_rows").fetchone() == (0,)
 
 
 def test_a_task_that_waited_for_a_move_fills_no_batch(store: Store, connect: Connect) -> None:
-    """PIPE-07: a task that is late finds the place moved, also by a transaction that was under way when it came."""
+    """PIPE-07: a late task finds that the place has moved, even by a transaction that was in progress."""
     place = _begun(store)
     mover = connect("tally_app", autocommit=False)
     _move(mover, _at(place, 5))
-    outcome: list[BaseException] = []
-
-    def fill_late() -> None:
-        try:
-            store.log.views.fill_batch(place, b"late", [ViewRow("a", b"{}")])
-        except errors.ViewMoved as problem:
-            outcome.append(problem)
-
-    filling = threading.Thread(target=fill_late)
-    filling.start()
-    wait_for_a_lock(connect)
-    mover.commit()
-    filling.join(30)
-    assert len(outcome) == 1
+    with pytest.raises(errors.ViewMoved):
+        _after_waiting(connect, mover, lambda: store.log.views.fill_batch(place, b"late", [ViewRow("a", b"{}")]))
     assert connect().execute("SELECT count(*) FROM tally.batch_rows").fetchone() == (0,)
 
 
 def test_a_drop_reaches_the_batch_it_waited_for(store: Store, connect: Connect) -> None:
-    """PIPE-07: what a task was writing when an erasure came does not stay in the batch."""
+    """PIPE-07: rows that a task was writing during an erasure do not stay in the batch."""
     _begun(store)
     filling = connect("tally_app", autocommit=False)
     filling.execute("SELECT number FROM tally.views FOR SHARE")
     filling.execute("INSERT INTO tally.batch_rows SELECT number, 'one', 'a', '{}', '', NULL FROM tally.views")
-    dropping = threading.Thread(target=store.log.views.drop, args=("p", ["a"]))
-    dropping.start()
-    wait_for_a_lock(connect)
-    filling.commit()
-    dropping.join(30)
+    _after_waiting(connect, filling, lambda: store.log.views.drop("p", ["a"]))
     assert connect().execute("SELECT count(*) FROM tally.batch_rows").fetchone() == (0,)
 
 
 def test_nobody_but_the_service_sees_a_batch(store: Store, connect: Connect) -> None:
-    """CP-10: the reader's role sees rows when they are in force, and not before."""
+    """CP-10: the reader's role sees the rows of a batch once it is written."""
     store.log.views.fill_batch(_begun(store), b"one", [ViewRow("a", b"{}")])
     assert connect("tally_app").execute("SELECT count(*) FROM tally.batch_rows").fetchone() == (1,)
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -242,34 +215,22 @@ def test_nobody_but_the_service_sees_a_batch(store: Store, connect: Connect) -> 
 
 
 def test_a_switch_beside_a_first_live_epoch_is_told(store: Store, connect: Connect) -> None:
-    """CP-08: two epochs that both find none live, and one of them becomes it."""
+    """CP-08: of two epochs that find none live, one becomes live."""
     _begun(store, 1, live=False)
     other = connect("tally_app", autocommit=False)
     other.execute(
         "INSERT INTO tally.views (projection, epoch, live, definition, store_id, position, link_position, link, drops)"
         " SELECT projection, 2, true, definition, store_id, 0, 0, '', 0 FROM tally.views"
     )
-    outcome: list[BaseException] = []
-
-    def switch() -> None:
-        try:
-            store.log.views.switch("p", 1, over=None)
-        except errors.TallyError as problem:
-            outcome.append(problem)
-
-    switching = threading.Thread(target=switch)
-    switching.start()
-    wait_for_a_lock(connect)
-    other.commit()
-    switching.join(30)
-    assert [type(problem) for problem in outcome] == [errors.ViewMoved]
+    with pytest.raises(errors.ViewMoved):
+        _after_waiting(connect, other, lambda: store.log.views.switch("p", 1, over=None))
 
 
-# --- the rest --------------------------------------------------------------------------------------------------------
+# --- statements and sizes --------------------------------------------------------------------------------------------
 
 
 def test_a_batch_is_few_statements(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CP-13: a batch is a few statements, whatever the number of its rows; proving the head may take some more."""
+    """CP-13: a batch is a few statements for any number of rows; proving the head may take some more."""
     executed: list[Any] = []
     original = psycopg.Connection.execute
 
@@ -292,7 +253,7 @@ def test_a_batch_is_few_statements(store: Store, monkeypatch: pytest.MonkeyPatch
 
 
 def test_states_are_updated_in_place(store: Store, connect: Connect) -> None:
-    """CP-13: a state that is folded on needs no new index entry."""
+    """CP-13: an updated state needs no new index entry."""
     for _ in range(20):
         store.append("order/1", order_event(PLACED, amount=1))
         Live(store, OrderTotals()).catch_up()
@@ -305,7 +266,7 @@ def test_states_are_updated_in_place(store: Store, connect: Connect) -> None:
 
 
 def test_rows_follow_through_a_restart_of_connections(store: Store, connect: Connect) -> None:
-    """CP-08: a runner whose connections were cut between two batches goes on."""
+    """CP-08: a runner whose connections were cut between two batches continues."""
     fill(store, 9)
     runner = Live(store, OrderTotals(), batch_events=3)
     runner.step()
@@ -318,7 +279,7 @@ def test_rows_follow_through_a_restart_of_connections(store: Store, connect: Con
 
 
 def test_an_erasure_by_the_maintaining_role_reaches_rows(store: Store) -> None:
-    """Settled 25: rows and letters are dropped by the handle that erases, in every epoch."""
+    """Settled 25: the handle that erases drops rows and letters in every epoch."""
     fill(store, 12)
     Live(store, OrderTotals()).catch_up()
     rebuild(store, CustomerBalance())

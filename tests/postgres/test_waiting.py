@@ -1,4 +1,4 @@
-"""Following a log in which little happens: seldom asked, and soon told."""
+"""Following a quiet log: few questions, and a quick answer."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def _quiet(store: Store) -> PostgresLog:
 
 
 def test_the_pause_grows_with_the_silence() -> None:
-    """CP-04: a follower asks as soon as ever after something happened, and never more seldom than is documented."""
+    """CP-04: a follower polls fast after an event, and never more slowly than is documented."""
     pauses = [safe_head.pause_after(quiet_s) for quiet_s in (0, 0.1, 1, 3, 60, 86_400)]
     assert pauses == sorted(pauses)
     assert (pauses[0], pauses[2], pauses[-1]) == (safe_head.PAUSE_S_MIN, 0.05, safe_head.PAUSE_S_MAX)
 
 
 def test_an_idle_follower_asks_seldom(reopen: Callable[..., Store], monkeypatch: pytest.MonkeyPatch) -> None:
-    """CP-04: half a second of waiting in a log that has been quiet is some three questions, not fifty."""
+    """CP-04: half a second of waiting in a quiet log takes about three questions, not fifty."""
     reopen().append("order/a", NewEvent("thing.done", {}))
     log = _quiet(reopen(readonly=True))
     asked: list[int] = []
@@ -45,7 +45,7 @@ def test_an_idle_follower_asks_seldom(reopen: Callable[..., Store], monkeypatch:
 
 
 def test_an_append_of_another_handle_is_seen_however_long_it_was_quiet(reopen: Callable[..., Store]) -> None:
-    """CP-04: a pause ends, and what was appended in it is there."""
+    """CP-04: an event that is appended during a pause is seen after it."""
     writer, reader = reopen(), reopen(readonly=True)
     writer.append("order/a", NewEvent("thing.done", {}))
     log = _quiet(reader)
@@ -54,7 +54,7 @@ def test_an_append_of_another_handle_is_seen_however_long_it_was_quiet(reopen: C
 
 
 def test_own_commits_and_the_end_wake_who_waits(reopen: Callable[..., Store], monkeypatch: pytest.MonkeyPatch) -> None:
-    """CP-04: a handle need not ask whether it has appended itself, nor whether it was closed."""
+    """CP-04: a handle's own commit and its closing end the wait at once."""
     monkeypatch.setattr(safe_head, "PAUSE_S_MAX", 3600.0)
     monkeypatch.setattr(safe_head, "pause_after", lambda quiet_s: 3600.0)
     store = reopen()

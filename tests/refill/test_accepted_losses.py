@@ -1,4 +1,4 @@
-"""Accepting a loss: the damaged range is given up, by a recorded decision, and the log goes on around it."""
+"""Accepting a loss: the damaged range is given up by a recorded decision, and the rest of the log works."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_what_is_damaged_is_given_up_and_the_log_goes_on(lab: Any, damage: Calla
 
 
 def test_no_seq_is_used_again(lab: Any, damage: Callable[[Path], None], whole: Path, log: Path) -> None:
-    """Settled 15: a stream that went on in the lost range goes on after it, whether or not anybody knows its end."""
+    """Settled 15: a stream that continued in the lost range continues after it, whether its end is known or not."""
     with tallystick.open(f"files:{whole}", readonly=True) as store:
         ends = {info.stream: info.seq for info in store.streams()}
     damage(log)
@@ -119,7 +119,7 @@ def test_the_fact_names_the_loss_and_its_evidence(lab: Any, log: Path) -> None:
 
 
 def test_a_dry_run_says_the_same_and_changes_nothing(lab: Any, damage: Callable[[Path], None], log: Path) -> None:
-    """What would be lost is said before it is."""
+    """What would be lost is reported before it is lost."""
     damage(log)
     image = {path: path.read_bytes() for path in log.rglob("*") if path.is_file()}
     would = tallystick.accept_loss(f"files:{log}", dry_run=True)
@@ -130,7 +130,7 @@ def test_a_dry_run_says_the_same_and_changes_nothing(lab: Any, damage: Callable[
 
 
 def test_a_loss_without_a_fact_is_a_finding(lab: Any, log: Path) -> None:
-    """SAFE-02: lost ranges alone are no decision: verify names them, and appends are refused, until there is a fact."""
+    """SAFE-02: lost ranges without a fact are not a decision: verify names them, and appends are refused."""
     lab.damages["hole_in_the_middle"](log)
     accept_loss_files(str(log), clock=lambda: 1, dry_run=False)
     with tallystick.open(f"files:{log}") as store:
@@ -204,7 +204,7 @@ def test_an_engine_that_does_not_offer_it_says_so(tmp_path: Path) -> None:
 def test_tokens_from_before_a_loss_count_no_more_if_a_revocation_may_be_lost(
     lab: Any, indexed: bool, log: Path
 ) -> None:
-    """Settled 15: nobody is let in by what is left of the facts; new tokens can be issued, and count."""
+    """Settled 15: no token of the remaining facts is accepted; new tokens can be issued, and are valid."""
     with tallystick.open(f"files:{log}") as store:
         before = Tokens(store).issue("admin", actor="root")
         for number in range(3):
@@ -230,7 +230,7 @@ def test_tokens_from_before_a_loss_count_no_more_if_a_revocation_may_be_lost(
 
 
 def test_a_service_over_a_loss_asks_for_tokens_if_any_may_have_been_issued(lab: Any, log: Path) -> None:
-    """Settled 15: where no index is left nobody knows whether there were tokens; the door stays closed."""
+    """Settled 15: without an index it is not known whether there were tokens, so access stays refused."""
     shutil.rmtree(log / "index")
     lab.damages["damaged_current"](log)
     tallystick.accept_loss(f"files:{log}")

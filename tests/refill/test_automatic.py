@@ -34,7 +34,7 @@ def events_of(store: Store) -> list[Any]:
 def test_opening_heals_every_damage_of_the_lab(
     lab: Any, damage: Callable[[Path], None], log: Path, request: pytest.FixtureRequest
 ) -> None:
-    """LH-16, settled 15: also what opening alone does not notice; all events are there again."""
+    """LH-16, settled 15: also damage that opening does not notice; all events are there again."""
     copy: Path = request.getfixturevalue("copy")
     before = lab.content(log)
     damage(log)
@@ -70,7 +70,7 @@ def test_opening_heals_random_damages(samples: Path, tmp_path: Path, part: int) 
 
 @pytest.mark.parametrize("engine", sample.ENGINES)
 def test_the_body_of_a_snapshot_is_put_back(tmp_path: Path, engine: str) -> None:
-    """LH-16: a snapshot that a prune rests on stands nowhere else; a copy has it, and its fact says what it must be."""
+    """LH-16: a snapshot that a prune needs is nowhere else; a copy has it, and its fact says what it must be."""
     sample.made(engine, "closed", tmp_path / "log")
     shutil.copytree(tmp_path / "log", tmp_path / "copy")
     url, copy = (sample.url_of(engine, tmp_path / name) for name in ("log", "copy"))
@@ -114,7 +114,7 @@ def test_opening_refuses_another_history(lab: Any, log: Path, tmp_path: Path) ->
 def test_doctor_takes_the_donor_by_option_and_variable(
     lab: Any, how: str, log: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LH-16: one name for it everywhere; the variable alone changes nothing without --repair."""
+    """LH-16: one name for it everywhere; without --repair the variable changes nothing."""
     copy: Path = request.getfixturevalue("copy")
     lab.damages["hole_in_the_middle"](log)
     run, given = CliRunner(), ["--refill-from", f"files:{copy}"]

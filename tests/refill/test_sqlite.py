@@ -229,7 +229,7 @@ def test_what_is_damaged_is_named_and_refilled(
     [("zeroed_page", None), ("deleted_rows", 55), ("changed_payload", 77), ("changed_type", 78), ("deleted_end", 195)],
 )
 def test_a_donor_that_lacks_one_event_is_refused(damaged: str, lost: int | None, log: Path, export: Path) -> None:
-    """Settled 15: a donor must hold exactly the range; without one event of it nothing is done, and why is said."""
+    """Settled 15: a donor must hold exactly the range; without one event nothing is done, and it says why."""
     DAMAGES[damaged](log)
     if lost is None:
         with tallystick.open(f"sqlite:{log}", readonly=True) as store:
@@ -269,7 +269,7 @@ def test_what_stands_nowhere_else_must_be_whole(log: Path, copy: Path) -> None:
 
 
 def test_an_open_store_is_not_refilled(log: Path, copy: Path, opened: Callable[..., Store]) -> None:
-    """Settled 15: nobody else may have the file open, because it is made again."""
+    """Settled 15: no other process may have the file open, because it is rebuilt."""
     opened(log, readonly=True).head()
     with pytest.raises(errors.RefillRefused, match="open"):
         tallystick.refill(f"sqlite:{log}", f"sqlite:{copy}")
@@ -283,7 +283,7 @@ def test_a_whole_store_is_left_alone(log: Path, copy: Path) -> None:
 
 
 def test_missing_rows_are_not_read_over(log: Path, opened: Callable[..., Store]) -> None:
-    """Settled 15: rows that somebody deleted are a hole; around it everything is served, and nothing is appended."""
+    """Settled 15: deleted rows are a hole; everything around it is served, and nothing is appended."""
     deleted_rows(log)
     store = opened(log)
     with pytest.raises(errors.Damaged):
@@ -298,7 +298,7 @@ def test_missing_rows_are_not_read_over(log: Path, opened: Callable[..., Store])
 
 
 def test_a_stream_without_its_end_is_not_served_as_whole(log: Path, opened: Callable[..., Store]) -> None:
-    """Settled 15: a stream whose newest rows were deleted is damaged, and what stands before them can be read."""
+    """Settled 15: a stream whose newest rows were deleted is damaged, and the rows before them can be read."""
     deleted_end(log)
     store = opened(log)
     with pytest.raises(errors.Damaged):
@@ -325,7 +325,7 @@ def test_every_table_is_copied_or_made_again() -> None:
 
 
 def test_a_donor_that_has_the_same_streams_in_another_order_is_refused(tmp_path: Path) -> None:
-    """LH-16: positions are put back as they were; a chain alone does not tell where its events stood."""
+    """LH-16: positions are restored as they were; a chain does not say where its events were."""
     orders = {"log": [1, 2, 3, 4, 5, 6], "other": [1, 2, 4, 3, 5, 6]}
     for name, order in orders.items():
         with tallystick.open(f"sqlite:{tmp_path / name}.db") as store:

@@ -1,4 +1,4 @@
-"""What was pruned, erased, leased and recorded beside the events is after a refill as it was before the damage."""
+"""What was pruned, erased, leased and recorded with the events is the same after a refill as before the damage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import tallystick
 from tallystick import NewEvent
 from tallystick.engines.files.directory import refill_files
 from tallystick.event import line as ndjson
-from tallystick.state.erasing import erase
+from tallystick.state.erasure import erase
 from tallystick.store.idempotency import ERASED_RESPONSE, CommandKey, CommandRecord
 from tallystick.store.prepare import Part, Request
 from tallystick.store.refill import ExportDonor
@@ -101,7 +101,7 @@ def test_a_lease_and_a_command_come_back_from_a_copy(lab: Any, log: Path, copy: 
 
 
 def test_an_erased_response_does_not_come_back_from_a_copy(lab: Any, log: Path) -> None:
-    """Settled 25: of a command that found its event recorded, and stands in another segment than the event does."""
+    """Settled 25: of a command that found its event recorded, and is in another segment than the event."""
     given, answer = NewEvent("order.placed", {"n": 1}, id=bytes([1, 144] + [112] * 14)), b'"a-secret-that-goes"'
     record = CommandRecord(CommandKey("acme", "ada", "add", "k"), bytes(32), answer, 5)
     with tallystick.open(f"files:{log}") as store:

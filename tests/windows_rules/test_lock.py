@@ -23,7 +23,7 @@ time.sleep(600)
 
 
 def test_a_lock_of_another_process_names_its_pid_and_is_free_after_a_kill(tmp_path: Path) -> None:
-    """LH-10: the byte that is locked lies behind the text, so that others can read who holds it."""
+    """LH-10: the locked byte is after the text, so that others can read who holds the lock."""
     path = f"{tmp_path}/lock"
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, path], stdout=subprocess.PIPE)
     assert holder.stdout is not None

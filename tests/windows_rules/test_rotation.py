@@ -82,7 +82,7 @@ def test_a_reader_in_another_process_follows_through_rotations(opened: Any) -> N
 
 
 def test_a_segment_that_somebody_has_open_is_sealed_later(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """LH-10, LH-16: appends go on in it, the report says why it is not sealed, and nothing is left of the attempt."""
+    """LH-10, LH-16: appends continue in it, the report says why it is not sealed, and the attempt leaves nothing."""
     clock = ManualClock()
     store = opened(segment_bytes_max=SMALL, clock=clock)
     directory = Path(store.log.url.removeprefix("files:"))
@@ -141,7 +141,7 @@ def test_an_erased_payload_in_a_segment_that_is_in_use_goes_later(opened: Any) -
 
 
 def test_a_segment_that_a_reader_has_open_keeps_its_generation_until_it_is_done(opened: Any) -> None:
-    """LH-10: our own files are closed first; somebody else's keeps the old generation, and that is said."""
+    """LH-10: our own files are closed first; a file open elsewhere keeps the old generation, and that is reported."""
     store = opened(segment_bytes_max=SMALL, compress_bytes_min=1 << 40)
     for _ in range(3):
         store.append("order/0", events(4))
@@ -162,7 +162,7 @@ def test_a_segment_that_a_reader_has_open_keeps_its_generation_until_it_is_done(
 
 
 def test_a_joined_segment_that_a_reader_has_open_is_removed_later(opened: Any) -> None:
-    """LH-09, LH-10: it is no part of the log any more, for a writer and for a reader; its file goes when it can."""
+    """LH-09, LH-10: it is no longer part of the log for any handle; its file is removed when possible."""
     store = opened(segment_bytes_max=SMALL, compress_bytes_min=1 << 40)
     for number in range(3):
         store.append("order/1", large(number))

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from tallystick.cli import community_directory, community_sync, options, output
-
-if TYPE_CHECKING:
-    from tallystick.store.events import Problem
+from tallystick.cli.verify import show_problems
 
 tls_ca = click.option(
     "--tls-ca",
@@ -61,7 +59,7 @@ def init(directory: Path, name: str, as_json: bool) -> None:
     community_directory.create(directory, CommunityConfig(keys.node), keys)
     with community_directory.opened(directory) as community:
         community.log.append_local("community.created", {"name": name}, keys)
-        _show({"community": keys.node, "node": keys.node}, as_json=as_json)
+        output.facts({"community": keys.node, "node": keys.node}, as_json=as_json)
 
 
 @command.command("invite", short_help="Make an invitation.")
@@ -121,7 +119,7 @@ def invite(directory: Path, role: str, uses: int, address: str, snapshot: bool) 
 def join(directory: Path, invitation: Any, allow_private: bool, tls_ca: str | None, as_json: bool) -> None:
     """Join a community in DIR with an invitation. If it names a snapshot, earlier history is not fetched."""
     found = community_sync.join(directory, invitation.read(), allow_private=allow_private, tls_ca=tls_ca or "")
-    _show(found, as_json=as_json)
+    output.facts(found, as_json=as_json)
 
 
 @command.command("append", short_help="Write an event.")
@@ -142,7 +140,7 @@ def append(directory: Path, type_: str, payload: str, offline: bool, as_json: bo
     canonical.check(data)
     with community_directory.opened(directory, offline=offline) as community:
         event = community_sync.append(community, type_, data, offline=offline)
-        _show({"event_id": event.event_id, "lamport": event.lamport, "seq": event.seq}, as_json=as_json)
+        output.facts({"event_id": event.event_id, "lamport": event.lamport, "seq": event.seq}, as_json=as_json)
 
 
 @command.command("sync", short_help="Exchange events with peers.")
@@ -186,7 +184,7 @@ def sync(
         return 0
     results = community_sync.round_with_all(directory, local_only=emergency)
     for result in results:
-        _show(result, as_json=as_json)
+        output.facts(result, as_json=as_json)
     if not results:
         output.note("there are no peers; add one with --peer KEY@URL")
     return int(any("failed" in result for result in results))
@@ -213,12 +211,11 @@ def emergency(directory: Path, state: str) -> None:
 def status(directory: Path, members: bool, verify: bool, as_json: bool) -> int:
     """Show the state of a community: counted events, clocks, forks, and the fingerprint that equal nodes share."""
     if verify and (wrong := community_directory.problems(directory)):  # a damaged log may not even open
-        _show_problems(wrong, as_json=as_json)
-        return 1
+        return output.answer(False, {"problems": wrong}, lambda: show_problems(wrong), as_json=as_json)
     with community_directory.opened(directory) as community:
         if not members:
             checked: dict[str, Any] = {"problems": []} if verify else {}
-            _show(community_directory.facts(community) | checked, as_json=as_json)
+            output.facts(community_directory.facts(community) | checked, as_json=as_json)
             return 0
         rows = community.engine.states()["members"]
         if as_json:
@@ -226,19 +223,3 @@ def status(directory: Path, members: bool, verify: bool, as_json: bool) -> int:
         else:
             output.table(["node", "role"], [(node, facts["role"] or "(none)") for node, facts in rows.items()])
         return 0
-
-
-def _show_problems(wrong: list[Problem], *, as_json: bool) -> None:
-    from tallystick.cli.verify import show_problems
-
-    if as_json:
-        output.document({"problems": wrong})
-    else:
-        show_problems(wrong)
-
-
-def _show(found: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        output.document(found)
-    else:
-        output.facts(found.items())

@@ -48,11 +48,9 @@ def drop(url: str, name: str, letters: bool, reason: str, as_json: bool) -> None
 
     with code.open_store(url, readonly=False) as store:
         done = drop_consumer(store, name, letters=letters, reason=reason)
-    if as_json:
-        output.document(msgspec.to_builtins(done))
-        return
     letters_too = f", and {done.dead_letters} dead letters" if done.dead_letters else ""
-    click.echo(f"dropped consumer {done.name}, which was at position {done.position}{letters_too}")
+    text = f"dropped consumer {done.name}, which was at position {done.position}{letters_too}"
+    output.result(done, text, as_json=as_json)
 
 
 @command.command("reset", short_help="Move a consumer to another position.")
@@ -77,10 +75,8 @@ def reset(url: str, name: str, position: int, reason: str, as_json: bool) -> Non
 
     with code.open_store(url, readonly=False) as store:
         done = reset_consumer(store, name, position, reason=reason)
-    if as_json:
-        output.document(msgspec.to_builtins(done))
-    else:
-        click.echo(f"consumer {done.name} continues after position {done.position}; it was at {done.before}")
+    text = f"consumer {done.name} continues after position {done.position}; it was at {done.before}"
+    output.result(done, text, as_json=as_json)
 
 
 # --- dead letters ----------------------------------------------------------------------------------------------------
@@ -166,11 +162,9 @@ def _recount(url: str, *, as_json: bool) -> None:
 
     with tallystick.open(url, create=False) as store:
         fact = recount_letters(store, reason="tally deadletters --recount")
-    if as_json:
-        output.document(msgspec.structs.asdict(fact))
-        return
     kept = "an unknown number of" if fact.kept is None else f"{fact.kept}"
-    click.echo(f"{kept} dead letters were counted, and {fact.found} are left; from now on the count is {fact.found}")
+    text = f"{kept} dead letters were counted, and {fact.found} are left; from now on the count is {fact.found}"
+    output.result(msgspec.structs.asdict(fact), text, as_json=as_json)
 
 
 def _replay(
@@ -204,7 +198,5 @@ def _named(handler: Any, reference: str) -> Any:
 
 
 def _show_done(done: str, consumer: str, position: int, *, as_json: bool) -> None:
-    if as_json:
-        output.document({"done": done, "consumer": consumer, "position": position})
-    else:
-        click.echo(f"{done} the dead letter of {consumer} for position {position}")
+    document = {"done": done, "consumer": consumer, "position": position}
+    output.result(document, f"{done} the dead letter of {consumer} for position {position}", as_json=as_json)

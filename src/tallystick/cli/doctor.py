@@ -153,7 +153,7 @@ def _show(found: dict[str, Any]) -> None:
     named = {key: found[key] for key in ("url", "engine", "store_id", "profile", "head", "floor")}
     settings = {f"setting {key}": value for key, value in found["settings"].items()}
     facts = {**named, **settings, **found["facts"]}
-    output.facts((name.replace("_", " "), _value(name, value)) for name, value in facts.items())
+    output.facts({name.replace("_", " "): _value(name, value) for name, value in facts.items()})
     for text in found["recovered"]:
         click.echo("recovery: " + output.printable(text))
     if found["refilled"] is not None:

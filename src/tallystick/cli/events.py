@@ -137,7 +137,7 @@ def append(
         return
     if done.stored:
         output.note("the event was already stored; nothing was written")
-    output.facts(found.items())
+    output.facts(found)
 
 
 def _nested(pairs: tuple[tuple[list[str], Any], ...]) -> dict[str, Any]:

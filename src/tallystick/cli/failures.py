@@ -27,6 +27,15 @@ def decide(status: int) -> int:
 
 
 @contextmanager
+def needing_spark(library: str) -> Iterator[None]:
+    """Say what to install if this library, or another one that Spark's jobs need, is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        raise errors.SparkMissing(library=missing.name or library) from missing
+
+
+@contextmanager
 def quiet_interruptions(ctx: click.Context) -> Iterator[None]:
     """End quietly on Ctrl-C, or if the reader of the output is gone (`| head`)."""
     try:

@@ -139,10 +139,8 @@ def open_archive(directory: str | None, store: Store) -> Archive | None:
     """The archive in this directory, which knows which events of the store it holds. None without a directory."""
     if directory is None:
         return None
-    try:
+    with failures.needing_spark("pyarrow"):
         from tallystick.pipeline.archive.coverage import ArchiveCoverage
-    except ModuleNotFoundError as missing:
-        raise errors.SparkMissing(library=missing.name or "pyarrow") from missing
     return ArchiveCoverage(directory, store)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +23,11 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 def document(content: Any) -> None:
     """Print one JSON document on one line."""
     click.echo(msgspec.json.encode(content, enc_hook=str))
+
+
+def result(content: Any, text: str, *, as_json: bool) -> None:
+    """Print what was done, as a document or as a sentence."""
+    document(content) if as_json else click.echo(text)
 
 
 def answer(ok: bool, content: Any, show: Callable[[], None], *, as_json: bool) -> int:
@@ -60,19 +65,22 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         grid.add_column(heading, overflow="fold")
     for row in rows:
         grid.add_row(*(_cell(value) for value in row))
-    _print(grid)
+    render(grid)
 
 
-def facts(pairs: Iterable[tuple[str, Any]]) -> None:
-    """Print names and values, one pair per line."""
+def facts(found: Mapping[str, Any], *, as_json: bool = False) -> None:
+    """Print names and values, as a document or one pair per line."""
+    if as_json:
+        document(found)
+        return
     from rich.table import Table
 
     grid = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
-    for name, value in pairs:
+    for name, value in found.items():
         grid.add_row(name, _cell(value))
-    _print(grid)
+    render(grid)
 
 
 def _cell(value: Any) -> Any:
@@ -81,16 +89,17 @@ def _cell(value: Any) -> Any:
     return Text("" if value is None else printable(str(value)))
 
 
-def _print(grid: Any) -> None:
+def render(content: Any) -> None:
+    """Print something of rich. If stdout is not a terminal, it is as wide as it needs to be."""
     from rich.console import Console
 
     terminal = sys.stdout.isatty()
     console = Console(file=sys.stdout, width=None if terminal else _WIDE, highlight=False, legacy_windows=False)
     if terminal:
-        console.print(grid)
+        console.print(content)
         return
     with console.capture() as captured:
-        console.print(grid)
+        console.print(content)
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from tallystick import errors
-from tallystick.cli import options, output, progress
+from tallystick.cli import failures, options, output, progress
 from tallystick.cli.group import LazyGroup
 from tallystick.cli.options import Command
 
@@ -28,12 +27,12 @@ JOBS = {
     "stream": "pipeline_stream:command",
     "lake": "pipeline_lake:command",
 }
-"""Name of the job -> its place in this package, `module:attribute`."""
+"""Name of the job -> `module:attribute` in this package."""
 
 _UI = "spark.ui.enabled"
 
 
-@click.command("pipeline", cls=LazyGroup, places=JOBS, short_help="Archive, check, rebuild and query logs on Spark.")
+@click.command("pipeline", cls=LazyGroup, sources=JOBS, short_help="Archive, check, rebuild and query logs on Spark.")
 def command() -> None:
     """Jobs on Spark over a log: files:DIR, sqlite:FILE or postgresql://….
 
@@ -133,10 +132,8 @@ archive = options.archive(
 @contextmanager
 def session(spark: Spark) -> Iterator[Any]:
     """A session for one command. If one is already running, it is used and not stopped."""
-    try:
+    with failures.needing_spark("pyspark"):
         from tallystick import pipeline
-    except ModuleNotFoundError as missing:
-        raise errors.SparkMissing(library=missing.name or "pyspark") from missing
     running = pipeline.is_running()
     settings, py_files = _kept("settings", {}), _kept("py_files", [])
     with progress.bar("starting Spark", total=None):

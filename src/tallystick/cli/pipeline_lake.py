@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from tallystick import errors
-from tallystick.cli import options, output, pipeline, progress
+from tallystick.cli import failures, options, output, pipeline, progress
 from tallystick.cli.verify import counted, show_problems
 
 if TYPE_CHECKING:
@@ -30,15 +27,6 @@ def command() -> None:
     Needs the extras `spark` and `lake` (pip install 'tallystick[spark,lake]'), but no Java and no Spark session. DEST
     is a directory or s3://BUCKET/PATH.
     """
-
-
-@contextmanager
-def _libraries() -> Iterator[None]:
-    """Say what to install if a library is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as missing:
-        raise errors.SparkMissing(library=missing.name or "pyarrow") from missing
 
 
 @command.command("append", short_help="Add new events to the table.")
@@ -76,7 +64,7 @@ def append_(
     Each event is added once, even if runs are killed or several run at the same time. An erased payload stays in old
     versions of the table until --forget removes them.
     """
-    with _libraries(), progress.tasks("appending") as show:
+    with failures.needing_spark("pyarrow"), progress.tasks("appending") as show:
         from tallystick.pipeline.lake.events import append
 
         done = append(
@@ -111,7 +99,7 @@ def rows_(url: str, name: str, destination: str, format: str | None, forget: boo
 
     Data that was erased from the rows stays in old versions of the table until --forget removes them.
     """
-    with _libraries():
+    with failures.needing_spark("pyarrow"):
         from tallystick.pipeline.lake.projection_rows import replace
 
         done = replace(url, name, destination, format, forget=forget)
@@ -140,7 +128,7 @@ def verify_(url: str, destination: str, archive_directory: str | None, as_json: 
     fingerprint, and compares them with the log's rows if these are still at that position. Exit status 0 if nothing is
     wrong, 1 otherwise.
     """
-    with _libraries(), progress.tasks("verifying") as show:
+    with failures.needing_spark("pyarrow"), progress.tasks("verifying") as show:
         from tallystick.pipeline.lake import check, projection_rows
         from tallystick.pipeline.lake.table import read_mark, table_at
 

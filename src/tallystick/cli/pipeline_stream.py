@@ -67,8 +67,4 @@ def command(
                 query.stop()
     with tallystick.open(url, readonly=True) as store:
         position = ViewReader(store, projection.name).position()
-    answer = {"projection": projection.name, "position": position}
-    if as_json:
-        output.document(answer)
-    else:
-        output.facts(answer.items())
+    output.facts({"projection": projection.name, "position": position}, as_json=as_json)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from tallystick.cli import code, options, output, progress
 
@@ -63,10 +62,8 @@ def _runner(store: Store, projection: Any) -> Any:
 
 
 def _show_position(name: str, position: int, head: int, *, as_json: bool) -> None:
-    if as_json:
-        output.document({"projection": name, "position": position, "head": head})
-    else:
-        click.echo(f"{name} is at position {position} of {head}")
+    document = {"projection": name, "position": position, "head": head}
+    output.result(document, f"{name} is at position {position} of {head}", as_json=as_json)
 
 
 # --- projections -----------------------------------------------------------------------------------------------------
@@ -103,10 +100,8 @@ def drop(url: str, name: str, reason: str, as_json: bool) -> None:
 
     with code.open_store(url, readonly=False) as store:
         done = drop_projection(store, name, reason=reason)
-    if as_json:
-        output.document(msgspec.to_builtins(done))
-    else:
-        click.echo(f"dropped projection {done.name}, which was at position {done.position}")
+    text = f"dropped projection {done.name}, which was at position {done.position}"
+    output.result(done, text, as_json=as_json)
 
 
 def print_gauges(url: str, kind: str, *, as_json: bool) -> None:

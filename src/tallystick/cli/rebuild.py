@@ -46,10 +46,7 @@ def _rebuild(name: str, *, on: str, short_help: str) -> click.Command:
             position = rebuild_location.rebuild(store, projection, choice, spark, archive_directory)
             found = {"projection": projection.name, "position": position}
             found |= _fingerprint(store, projection) | {"on": choice.on, "why": choice.why}
-        if as_json:
-            output.document(found)
-        else:
-            output.facts(found.items())
+        output.facts(found, as_json=as_json)
 
     return rebuild
 

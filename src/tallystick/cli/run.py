@@ -29,7 +29,7 @@ COMMANDS = {
 }
 
 
-@click.command("run", cls=LazyGroup, places=COMMANDS, short_help="Run workflows that resume where they stopped.")
+@click.command("run", cls=LazyGroup, sources=COMMANDS, short_help="Run workflows that resume where they stopped.")
 def command() -> None:
     """Run a workflow. Every step is an event, so a run continues from wherever it was stopped.
 
@@ -203,10 +203,10 @@ def fork(url: str, run: str, node: str, new: str | None, workspace: str | None, 
         child = new or f"{run}.{secrets.token_hex(3)}"
         state = runs.fork(store, run, node, child=child, workspace=workspace)
         kept = sum(item.state == "finished" for item in state.work_items)
-        if as_json:
-            output.document({"run": child, "parent": state.parent, "finished": kept, "nodes": len(state.work_items)})
-        else:
-            click.echo(f"{child}: forked from {run} at {node}, {kept} of {len(state.work_items)} nodes are finished")
+        nodes = len(state.work_items)
+        document = {"run": child, "parent": state.parent, "finished": kept, "nodes": nodes}
+        text = f"{child}: forked from {run} at {node}, {kept} of {nodes} nodes are finished"
+        output.result(document, text, as_json=as_json)
 
 
 def _executed(store: Store, run: str, act: Callable[[], RunState], *, as_json: bool) -> int:

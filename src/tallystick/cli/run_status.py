@@ -146,16 +146,7 @@ def _took(ns: int) -> str:
 
 def show(state: RunState) -> None:
     """Print a run: one line about it, a table of its nodes, its open issues."""
-    from rich.console import Console
-
-    terminal = sys.stdout.isatty()
-    console = Console(file=sys.stdout, width=None if terminal else 200, highlight=False, legacy_windows=False)
-    if terminal:
-        console.print(_page(state))
-        return
-    with console.capture() as captured:
-        console.print(_page(state))
-    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    output.render(_page(state))
 
 
 def _page(state: RunState) -> RenderableType:

@@ -100,10 +100,8 @@ def _settings(url: str, given: dict[str, Any]) -> Settings:
 
 
 def _ready(address: str, *, as_json: bool) -> None:
-    if as_json:
-        output.document({"address": address, "pid": os.getpid()})
-    else:
-        click.echo(f"serving on {address} (Ctrl-C stops it)")
+    document = {"address": address, "pid": os.getpid()}
+    output.result(document, f"serving on {address} (Ctrl-C stops it)", as_json=as_json)
 
 
 def _note_damage(opened: Any) -> None:

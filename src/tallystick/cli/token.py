@@ -86,10 +86,7 @@ def revoke(url: str, id: str, reason: str, as_json: bool) -> None:
 
     with tallystick.open(url, create=False) as store:
         token = Tokens(store).revoke(id, reason=reason)
-    if as_json:
-        output.document(_described(token))
-    else:
-        click.echo(f"token {token.id} of {token.actor} is revoked")
+    output.result(_described(token), f"token {token.id} of {token.actor} is revoked", as_json=as_json)
 
 
 def _described(token: Token) -> dict[str, Any]:

@@ -31,8 +31,7 @@ from tallystick.server.api import (
 from tallystick.server.console import pages
 from tallystick.server.http import openapi, problems
 from tallystick.server.http.front import Front
-from tallystick.server.http.query import rename
-from tallystick.server.http.route import Request, Route, Routes
+from tallystick.server.http.route import HttpRequest, Route, Routes
 from tallystick.server.service import Service
 
 API: tuple[Routes, ...] = (
@@ -69,8 +68,6 @@ class Application(Starlette):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the life of the app."""
         scope["app"] = self
-        if scope["type"] == "http":
-            rename(scope)
         await self._front(scope, receive, send)
 
 
@@ -79,7 +76,7 @@ def build(service: Service) -> Application:
     return Application(service)
 
 
-async def read_document(request: Request) -> Response:
+async def read_document(request: HttpRequest) -> Response:
     """The OpenAPI document of this service."""
     return JSONResponse(_document())
 

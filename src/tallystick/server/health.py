@@ -20,7 +20,7 @@ HOLDING = frozenset({"stuck appender", "foreign lock"})
 CHECKS = ("store", "log", "index", "space", "writer", "verification")
 
 
-class Reason(msgspec.Struct, frozen=True):
+class FailedCheck(msgspec.Struct, frozen=True):
     """One problem: the check that found it, and what to do."""
 
     check: str
@@ -31,7 +31,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """The result of a probe."""
 
     ok: bool
-    reasons: tuple[Reason, ...]
+    reasons: tuple[FailedCheck, ...]
     facts: dict[str, Any]
 
     @property
@@ -56,52 +56,54 @@ def ready(operations: Operations) -> Verdict:
     sample = operations.sampler.sample()
     reasons = tuple(_of_service(operations))
     if sample.failure:
-        reasons += (Reason("store", f"the store does not answer: {sample.failure}"),)
+        reasons += (FailedCheck("store", f"the store does not answer: {sample.failure}"),)
     reasons += (*_of_space(sample, operations.free_bytes_min), *_of_writer(operations), *_of_head(sample))
     if stopped := operations.stopped_projections():
-        reasons += (Reason("projections", f"{len(stopped)} do not run; see /v1/projections"),)
+        reasons += (FailedCheck("projections", f"{len(stopped)} do not run; see /v1/projections"),)
     return Verdict(not reasons, reasons, {"head": sample.head, "projections": len(operations.runners())})
 
 
-def _of_store(sample: Sample) -> Iterator[Reason]:
+def _of_store(sample: Sample) -> Iterator[FailedCheck]:
     if sample.failure:
-        yield Reason("store", f"the store does not answer: {sample.failure}")
+        yield FailedCheck("store", f"the store does not answer: {sample.failure}")
     if sample.holes:
-        yield Reason("log", f"damaged ranges: {sample.holes}; run `tally doctor`")
+        yield FailedCheck("log", f"damaged ranges: {sample.holes}; run `tally doctor`")
     reported = {"writer", "hole"} if sample.holes else {"writer"}  # a hole may be recorded although no read meets it
     for what in sorted({problem.what for problem in sample.problems} - reported):
         check = "index" if what == "index" else "log"
-        yield Reason(check, f"the engine reports a problem: {what}; run `tally doctor`")
+        yield FailedCheck(check, f"the engine reports a problem: {what}; run `tally doctor`")
 
 
-def _of_head(sample: Sample) -> Iterator[Reason]:
+def _of_head(sample: Sample) -> Iterator[FailedCheck]:
     """Appends that hang, or locks of others: readers may miss new events, or nothing can be appended."""
     for what in sorted({problem.what for problem in sample.problems} & HOLDING):
-        yield Reason("head", f"the head or the appends are held up: {what}; run `tally doctor`")
+        yield FailedCheck("head", f"the head or the appends are held up: {what}; run `tally doctor`")
 
 
-def _of_space(sample: Sample, free_bytes_min: int) -> Iterator[Reason]:
+def _of_space(sample: Sample, free_bytes_min: int) -> Iterator[FailedCheck]:
     if sample.free_bytes is not None and sample.free_bytes < free_bytes_min:
-        yield Reason("space", f"{sample.free_bytes} bytes are free, {free_bytes_min} are needed; free some space")
+        yield FailedCheck("space", f"{sample.free_bytes} bytes are free, {free_bytes_min} are needed; free some space")
 
 
-def _of_writer(operations: Operations) -> Iterator[Reason]:
+def _of_writer(operations: Operations) -> Iterator[FailedCheck]:
     sample = operations.sampler.last
     poisoned = sample is not None and any(problem.what == "writer" for problem in sample.problems)
     if poisoned or operations.metrics.failure is not None:
-        yield Reason("writer", "the writer stopped after a failed write; restart the service, which recovers the store")
+        yield FailedCheck(
+            "writer", "the writer stopped after a failed write; restart the service, which recovers the store"
+        )
 
 
-def _of_verification(operations: Operations) -> Iterator[Reason]:
+def _of_verification(operations: Operations) -> Iterator[FailedCheck]:
     verified = operations.verified
     if verified is not None and not verified.result["ok"]:
         count = len(verified.result["problems"])
-        yield Reason("verification", f"the last verification found {count} problems")
+        yield FailedCheck("verification", f"the last verification found {count} problems")
 
 
-def _of_service(operations: Operations) -> Iterator[Reason]:
+def _of_service(operations: Operations) -> Iterator[FailedCheck]:
     if operations.service.draining:
-        yield Reason("service", "it is stopping")
+        yield FailedCheck("service", "it is stopping")
     upkeep = operations.upkeep
     if upkeep is not None and upkeep.failure:
-        yield Reason("scheduler", f"it stopped: {upkeep.failure}")
+        yield FailedCheck("scheduler", f"it stopped: {upkeep.failure}")

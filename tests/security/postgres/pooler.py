@@ -35,7 +35,7 @@ logfile = {place}/log
 
 @contextmanager
 def pgbouncer(url: str, *, mode: str = "transaction", servers: int = 2) -> Iterator[str]:
-    """The URL by which a pooler serves the database, over at most so many connections to the server."""
+    """The URL of a pooler in front of the database, with at most so many connections to the server."""
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:
         if os.environ.get(REQUIRED):
@@ -75,7 +75,7 @@ def _free_port() -> int:
 
 
 def _not_as_root(place: str, host: str) -> list[str]:
-    """PgBouncer refuses to run as root: it becomes the owner of the server's socket, who must be able to read this."""
+    """PgBouncer refuses to run as root. It runs as the owner of the server's socket, who must be able to read this."""
     if os.getuid() != 0:
         return []
     user = pwd.getpwuid(os.stat(host).st_uid) if host.startswith("/") else pwd.getpwnam("nobody")

@@ -1,4 +1,4 @@
-"""The appending functions as somebody calls them who has a login of `tally_app` and SQL of their own."""
+"""The appending functions, called with SQL by a login with `tally_app`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EVENT = "SELECT status, position FROM tally.{}(%s, -1, %s, %s, %s::uuid, %s, %s
 
 
 class Draws(msgspec.Struct):
-    """An event to be forged."""
+    """A forged event."""
 
     payload: str = "{}"
     meta: str = "{}"
@@ -31,7 +31,7 @@ class Draws(msgspec.Struct):
     signature: bytes | None = None
 
     def draft(self) -> Draft:
-        """As a ledger takes it."""
+        """The event as the ledger takes it."""
         (id_,) = ids.default.mint(1, time_ns=time.time_ns())
         payload = self.payload.encode()
         return (
@@ -47,7 +47,7 @@ class Draws(msgspec.Struct):
 
 
 def connect(url: str, org: str | None = None) -> psycopg.Connection[Any]:
-    """A connection as the service's role, for an org if there is one."""
+    """A connection as the service's role, for an org if one is given."""
     connection = psycopg.connect(url, autocommit=True)
     for kind, dumper in arrays.DUMPERS.items():
         connection.adapters.register_dumper(kind, dumper)
@@ -57,14 +57,14 @@ def connect(url: str, org: str | None = None) -> psycopg.Connection[Any]:
 
 
 def rows_of(stream: str, forged: Sequence[Draws], head: Head = NO_HEAD) -> list[Row]:
-    """Rows with the seqs and links that the database will compute too."""
+    """Rows with the seqs and links that the database will also compute."""
     return chain.extend(stream, [each.draft() for each in forged], seq=head.seq, position=0, previous=head.link)
 
 
 def call(
     connection: psycopg.Connection[Any], function: str, stream: str, forged: Sequence[Draws], head: Head = NO_HEAD
 ) -> Any:
-    """Have a function write these events at the end of a stream."""
+    """Call a function that writes these events at the end of a stream."""
     if function in ("append_event", "append_command"):
         more = ""
         if function == "append_command":
@@ -97,6 +97,6 @@ def call(
 
 
 def write_batch(connection: psycopg.Connection[Any], heads: dict[str, Head], rows: list[Row]) -> Any:
-    """Have `write_batch` write rows in the order in which they are given."""
+    """Call `write_batch` with rows in the given order."""
     values = batches._of_several(SimpleNamespace(heads=heads, rows=rows), 1)  # type: ignore[arg-type]
     return connection.execute(statements.named("write_batch"), values).fetchone()

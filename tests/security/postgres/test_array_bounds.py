@@ -68,7 +68,7 @@ def write_batch(connection: Any, rows: Sequence[Row], shifted: str = "", places:
 def test_meta_in_an_array_counted_from_2_is_looked_at(
     store: Store, login: Callable[..., str], write: Any, meta: str
 ) -> None:
-    """CP-01: what is no meta of an event is refused, however its array is counted."""
+    """CP-01: invalid meta is refused, with arrays counted from any number."""
     with connect(login("tally_app")) as connection:
         for shifted in ("", "meta"):
             with pytest.raises(psycopg.Error):
@@ -78,7 +78,7 @@ def test_meta_in_an_array_counted_from_2_is_looked_at(
 
 @pytest.mark.parametrize("shifted", ["", "stream", "place", "seq", "link", "type"])
 def test_places_cannot_be_exchanged(store: Store, login: Callable[..., str], shifted: str) -> None:
-    """CP-02: positions of a stream rise, however the arrays of a batch are counted."""
+    """CP-02: positions of a stream rise, with arrays counted from any number."""
     rows = rows_of("order/a", [Draws(), Draws()])
     with connect(login("tally_app")) as connection:
         with pytest.raises(psycopg.Error):

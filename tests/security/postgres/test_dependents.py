@@ -1,4 +1,4 @@
-"""Whoever may read a table of a projection cannot hold it: not against an erasure, a rebuild or a drop."""
+"""A login that may read a table of a projection cannot hold up an erasure, a rebuild or a drop of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Login = Callable[..., str]
 
 
 class Listed(TableProjection):
-    """What was done, with who did it, for everybody to read."""
+    """A table of what was done and by whom, which everybody may read."""
 
     types = ("thing.done",)
     tables = ("listed",)
@@ -32,7 +32,7 @@ class Listed(TableProjection):
         execute("GRANT SELECT ON {listed} TO PUBLIC")
 
     def apply(self, execute: Any, event: Event) -> None:
-        """One more, unless it was erased."""
+        """Add one, unless the event was erased."""
         if event.payload is not None:
             execute("INSERT INTO {listed} VALUES (%s)", (event.data["who"],))
 
@@ -49,7 +49,7 @@ HELD = {
 @pytest.mark.parametrize("held", HELD.values(), ids=HELD.keys())
 @pytest.mark.parametrize("act", ["an erasure", "a rebuild", "a drop"])
 def test_a_reader_holds_no_table(store: Store, url: str, login: Login, connect: Connect, held: str, act: str) -> None:
-    """CP-10, SAFE-09: what somebody made of a table goes with it, so that it cannot be kept."""
+    """CP-10, SAFE-09: an object that somebody made from a table is dropped with it."""
     connect().execute("GRANT ALL ON SCHEMA public TO public")
     connect().execute("GRANT USAGE ON SCHEMA tally_views TO public")
     store.append("order/a", NewEvent("thing.done", {"who": "me"}))

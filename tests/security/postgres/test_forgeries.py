@@ -1,4 +1,4 @@
-"""A login that appends, with SQL of its own, can append events and nothing else."""
+"""A login that appends with its own SQL can only append events."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_nobody_issues_a_token_by_hand(store: Store, login: Login, function: str
 
 
 def test_a_login_with_the_control_role_issues_tokens(store: Store, login: Login) -> None:
-    """CP-10: the service does, and a login that only appends is told what it lacks."""
+    """CP-10: the service writes control facts; a login that only appends gets an error that names the missing role."""
     with tallystick.open(login("tally_control")) as service:
         issued = Tokens(service).issue("writer", actor="till", org="acme")
     assert Tokens(store).check(issued.secret).actor == "till"
@@ -69,17 +69,17 @@ def test_a_login_with_the_control_role_issues_tokens(store: Store, login: Login)
 
 
 class Counted(Projection):
-    """How often each thing was done."""
+    """Counts how often each thing was done."""
 
     types = ("thing.done",)
     key = "payload.a"
 
     def initial(self) -> Any:
-        """Never."""
+        """Zero."""
         return {"n": 0}
 
     def apply(self, state: Any, event: Any) -> Any:
-        """Once more."""
+        """Add one."""
         return {"n": state["n"] + 1}
 
 
@@ -124,7 +124,7 @@ EVENTS = (
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_what_is_no_event_is_not_appended(store: Store, login: Login, function: str) -> None:
-    """CP-01: no line, page or stream of events can be broken by what was stored."""
+    """CP-01: no stored value can break a line, page or stream of events."""
     store.append("order/a", NewEvent("thing.done", {}))
     with connect(login("tally_app")) as connection:
         for number, forged in enumerate(NO_EVENTS.values()):
@@ -156,7 +156,7 @@ UNREADABLE = ('{"a":' + "9" * 5000 + "}", '{"a":[-1e999]}')
 
 @pytest.mark.parametrize("payload", UNREADABLE, ids=["5,000 digits", "infinity"])
 def test_a_number_that_no_reader_has_costs_its_own_event_alone(store: Store, login: Login, payload: str) -> None:
-    """CP-01, SAFE-09: the database takes any number. Pages have its bytes, consumers go on, and it can be erased."""
+    """CP-01, SAFE-09: the database takes any number. Pages have its bytes, consumers continue, and it can be erased."""
     Live(store, Counted()).catch_up()
     with connect(login("tally_app")) as connection:
         call(connection, "append_event", "order/a", [Draws(payload)])
@@ -175,7 +175,7 @@ def test_a_number_that_no_reader_has_costs_its_own_event_alone(store: Store, log
 
 
 def test_meta_that_no_reader_has_ends_no_stream(store: Store, login: Login) -> None:
-    """CP-01, SAFE-09: whose an event is can be read from its meta, and no more than that is needed to give it out."""
+    """CP-01, SAFE-09: the org of an event can be read from its meta, and delivery needs nothing more."""
     meta = '{"org":"acme","a":1e999}'
     tokens = Book(ann=("tenant", "acme"), ben=("tenant", "bolt"), ada=("admin", None))
     with serving() as serve:
@@ -190,10 +190,10 @@ def test_meta_that_no_reader_has_ends_no_stream(store: Store, login: Login) -> N
                 call(connection, "append_event", "order/a", [Draws(meta=meta)])
             for org in ("acme", "bolt"):
                 store.append(f"order/{org}", NewEvent("thing.done", {}, meta={"org": org}))
-            told = {}
+            seen = {}
             for (name, lines), count in zip(streams.items(), (2, 1, 3), strict=True):
-                told[name] = list(islice((each for each in lines if each.startswith("data: ")), count))
-            assert {name: len(found) for name, found in told.items()} == {"ann": 2, "ben": 1, "ada": 3}
+                seen[name] = list(islice((each for each in lines if each.startswith("data: ")), count))
+            assert {name: len(found) for name, found in seen.items()} == {"ann": 2, "ben": 1, "ada": 3}
             pages = {name: client.get("/v1/events").json()["events"] for name, client in clients.items()}
             assert {name: len(found) for name, found in pages.items()} == {"ann": 2, "ben": 1, "ada": 3}
             assert f'"meta":{meta},' in clients["ann"].get(f"/v1/events/{pages['ann'][0]['id']}").text
@@ -206,7 +206,7 @@ def test_meta_that_no_reader_has_ends_no_stream(store: Store, login: Login) -> N
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("owner", [None, "bolt"])
 def test_no_org_takes_over_a_stream(store: Store, login: Login, function: str, owner: str | None) -> None:
-    """CP-10: a session that acts for one org adds neither to a stream of another, nor to one that has no org."""
+    """CP-10: a session with an org cannot append to a stream of another org, or of none."""
     meta = {} if owner is None else {"org": owner}
     store.append("order/a", NewEvent("thing.done", {}, meta=meta))
     head = store.stream_head("order/a")
@@ -217,7 +217,7 @@ def test_no_org_takes_over_a_stream(store: Store, login: Login, function: str, o
 
 
 def test_a_login_that_appends_hides_nothing_from_readers(store: Store, login: Login) -> None:
-    """CP-10: kinds are declared as infrastructure by those who may write control facts."""
+    """CP-10: only logins that may write control facts can declare infrastructure."""
     url = login("tally_app")
     with connect(url) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
         connection.execute("SELECT tally.declare_infrastructure(ARRAY['order'])")
@@ -228,7 +228,7 @@ def test_a_login_that_appends_hides_nothing_from_readers(store: Store, login: Lo
 
 
 def test_an_id_of_another_org_shows_that_it_is_taken_and_no_more(store: Store, login: Login) -> None:
-    """CP-10: what a retry is held against has no byte of what another org stored."""
+    """CP-10: a retry is compared with nothing that another org stored."""
     store.append("secret/plan", named(1, meta={"org": "bolt", "plan": "x"}))
     with connect(login("tally_app"), org="acme") as connection:
         found = connection.execute("SELECT * FROM tally.events_with(%s::uuid[])", ([event_id(1).hex()],)).fetchall()
@@ -238,7 +238,7 @@ def test_an_id_of_another_org_shows_that_it_is_taken_and_no_more(store: Store, l
 
 
 def test_a_commit_stands_in_the_order_of_its_streams(store: Store, login: Login) -> None:
-    """CP-04: seq 2 cannot stand before seq 1 of its stream."""
+    """CP-04: seq 2 cannot have a lower position than seq 1 of its stream."""
     first, second = rows_of("order/a", [Draws(), Draws()])
     by_stream = batches._by_stream
     with connect(login("tally_app")) as connection, pytest.MonkeyPatch.context() as patched:
@@ -249,7 +249,7 @@ def test_a_commit_stands_in_the_order_of_its_streams(store: Store, login: Login)
 
 
 def test_a_lease_goes_up_by_one(store: Store, login: Login) -> None:
-    """LH-12: nobody takes a lease so far ahead that the next one has no number."""
+    """LH-12: nobody can take a lease with so high a number that none is left for the next."""
     with connect(login("tally_app")) as connection:
         for stream, number in (("run/a", (1 << 63) - 1), ("run/a", 0), ("run/a", 2), ("order/a", 1), ("run/A", 1)):
             with pytest.raises(psycopg.Error):
@@ -271,7 +271,7 @@ def test_a_command_appended_what_is_there(store: Store, login: Login) -> None:
 
 
 def test_an_org_neither_sees_nor_moves_the_numbers_of_another(store: Store, login: Login) -> None:
-    """CP-10, LH-03: with SQL of its own as well as through the engine."""
+    """CP-10, LH-03: the same holds with its own SQL and through the engine."""
     numbered = {"source": "till", "source_seq": 41, "org": "bolt"}
     store.append("order/a", NewEvent("thing.done", {}, meta=numbered))
     url = login("tally_app")

@@ -1,4 +1,4 @@
-"""Every function that a login may call, with whatever comes to mind: what is accepted is sound, for all readers."""
+"""Every function that a login may call, with random values: what is accepted is valid for all readers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NUMBERS = (-1, 0, 1, 2, 3, 7, 1000, (1 << 31) - 1, (1 << 63) - 1, -(1 << 63))
 
 
 class Fuzzer:
-    """Calls that somebody makes who knows how the store works."""
+    """Calls by an attacker who knows how the store works."""
 
     def __init__(self, connection: psycopg.Connection[Any], store: Store, seed: int) -> None:
         self._connection = connection
@@ -64,7 +64,7 @@ class Fuzzer:
             self.accepted += 1
 
     def _append(self) -> None:
-        """Events that are right but for one thing, perhaps."""
+        """Events that are valid, or wrong in one thing."""
         dice = self._dice
         stream = dice.choice(STREAMS if dice.random() < 0.9 else TEXTS)
         forged = [Draws(dice.choice(PAYLOADS[:5]), dice.choice(METAS[:3])) for _ in range(dice.choice((1, 1, 2, 5)))]
@@ -103,7 +103,7 @@ class Fuzzer:
 
 
 def _read_alike(store: Store) -> None:
-    """Whichever way somebody reads, they read the same events, and each is one line of JSON."""
+    """All ways to read give the same events, each as one line of JSON."""
     events = list(store.events())
     by_stream: dict[str, list[Event]] = {}
     for event in events:

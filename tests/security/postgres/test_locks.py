@@ -1,4 +1,4 @@
-"""Somebody who may connect to the database, and nothing else, neither freezes the head nor stops the appends."""
+"""A login that may only connect to the database cannot freeze the head or stop appends."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _things(store: Store, count: int = 3) -> None:
 def test_a_login_without_our_roles_holds_up_nothing(
     store: Store, reopen: Callable[..., Store], login: Login, held: str
 ) -> None:
-    """CP-04, CP-14, SAFE-09: whatever advisory lock it holds, appends are taken and readers see them."""
+    """CP-04, CP-14, SAFE-09: with any advisory lock held by it, appends succeed and readers see them."""
     store.append("order/a", NewEvent("thing.done", {}, meta={"org": "acme"}))
     with psycopg.connect(login(), autocommit=True) as other:
         other.execute(held.encode())
@@ -70,7 +70,7 @@ def test_a_login_without_our_roles_holds_up_nothing(
 
 
 def test_many_writers_go_on_where_somebody_holds_their_stream(store: Store, login: Login) -> None:
-    """CP-04: appends to one stream stay in order, each with a seq of its own, though its lock cannot be had."""
+    """CP-04: appends to one stream stay in order, each with its own seq, while its lock is not available."""
     with psycopg.connect(login(), autocommit=True) as other:
         other.execute(HELD["a stream"].encode())
         threads = [threading.Thread(target=_things, args=(store, 5)) for _ in range(3)]
@@ -85,7 +85,7 @@ def test_many_writers_go_on_where_somebody_holds_their_stream(store: Store, logi
 
 
 def test_the_tables_that_are_locked_are_out_of_reach(store: Store, login: Login) -> None:
-    """CP-04: neither by name, nor by a number that a sequence function locks without asking: the head moves on."""
+    """CP-04: it cannot lock them by name, nor by a sequence function that gets their oid: the head moves."""
     for role in ((), ("tally_reader",)):
         with psycopg.connect(login(*role)) as other:
             for statement in (
@@ -105,7 +105,7 @@ def test_the_tables_that_are_locked_are_out_of_reach(store: Store, login: Login)
 
 
 def test_a_login_without_our_roles_holds_up_no_tables(store: Store, login: Login, tmp_path: Path) -> None:
-    """CP-04, CP-10, SAFE-09: tables of projections and of runs are filled, read, rebuilt and dropped, whatever lock it
+    """CP-04, CP-10, SAFE-09: tables of projections and of runs are filled, read, rebuilt and dropped, with any lock it
     holds.
     """
     store.append("order/a", NewEvent("thing.done", {}))
@@ -128,7 +128,7 @@ def test_a_login_without_our_roles_holds_up_no_tables(store: Store, login: Login
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["a new store", "an older store"])
 def test_a_login_without_our_roles_holds_up_no_opening(is_new: bool) -> None:
-    """CP-12: a store is made and upgraded, by several at once too, whatever lock it holds."""
+    """CP-12: a store is created and migrated, also by several at once, with any lock held by it."""
     failed: list[BaseException] = []
 
     def work(url: str) -> None:
@@ -158,7 +158,7 @@ def test_a_login_without_our_roles_holds_up_no_opening(is_new: bool) -> None:
 
 
 class _Server:
-    """A server of its own that prepares transactions, and can be restarted."""
+    """A server for one test that prepares transactions, and can be restarted."""
 
     def __init__(self, place: Path) -> None:
         self._server: Any = postgres.start(place)
@@ -176,13 +176,13 @@ class _Server:
         self._server.ensure_postgres_running()
 
     def stop(self) -> None:
-        """Stop it for good."""
+        """Stop it permanently."""
         self._server.stop()
 
 
 @pytest.fixture
 def server() -> Iterator[_Server]:
-    """A server that nobody else uses; its directory has a short name, because names of sockets are short."""
+    """A server for one test. Its directory has a short name, because names of sockets are short."""
     place = Path(tempfile.mkdtemp(prefix="tally-pg-"))
     place.chmod(0o755)
     made = _Server(place / "data")
@@ -193,7 +193,7 @@ def server() -> Iterator[_Server]:
 
 @pytest.mark.slow
 def test_a_prepared_append_is_waited_for_over_a_restart(server: _Server) -> None:
-    """CP-04: a proof under way does not end early because the transaction that it waits for has another id now."""
+    """CP-04: a proof in progress does not end early when the transaction that it waits for gets another id."""
     with postgres.database(server.url) as url:
         with tallystick.open(url) as store:
             store.append("order/a", NewEvent("thing.done", {}))

@@ -1,4 +1,4 @@
-"""What one tenant hands in does not fail the appends of another that share its commit."""
+"""Values of one tenant do not fail the appends of another in the same commit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.security
 
 
 def _incompressible(size: int) -> str:
-    """A text that an index cannot make smaller."""
+    """A text that an index cannot compress."""
     return "".join(secrets.choice("äöüßéèê€łøæþðñçščžř") + secrets.token_hex(1) for _ in range(size))
 
 
@@ -32,16 +32,16 @@ def _hostile(what: str) -> Request:
 
 @pytest.mark.parametrize("what", ["org", "source", "command"])
 def test_one_that_the_database_refuses_fails_alone(store: Store, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    """LH-04, CP-10, SAFE-09: even what our own checks let through; and the answer names neither database nor index."""
+    """LH-04, CP-10, SAFE-09: also for values that pass our own checks; the error names neither database nor index."""
     monkeypatch.setattr(names, "LABEL_MAX", 1 << 20)
     monkeypatch.setattr(idempotency, "KEY_BYTES_MAX", 1 << 20)
     neighbours = [Request([Part(f"order/a{number}", [NewEvent("thing.done", {})])]) for number in range(3)]
     outcomes = store.submit([*neighbours[:2], _hostile(what), neighbours[2]])
     failed = [outcome for outcome in outcomes if isinstance(outcome, errors.TallyError)]
     assert [isinstance(outcome, errors.TallyError) for outcome in outcomes] == [False, False, True, False]
-    told = f"{failed[0]} {failed[0].as_json()}"
-    assert "postgresql:" not in told
-    assert not any(word in told for word in ("_pkey", "events_by", "index", "btree", "tally."))
+    seen = f"{failed[0]} {failed[0].as_json()}"
+    assert "postgresql:" not in seen
+    assert not any(word in seen for word in ("_pkey", "events_by", "index", "btree", "tally."))
     assert len(store.read().events) == 3
     store.append("order/c", NewEvent("thing.done", {}))
     assert verify(store.log).ok

@@ -1,4 +1,4 @@
-"""Behind a pooler that gives each transaction another server process, nobody gets what is another's."""
+"""With a pooler that gives each transaction another server process, nobody sees data of another org."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _work(store: Store, org: str, rounds: int, crossed: list[Any]) -> None:
 
 @pytest.mark.parametrize("servers", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_no_event_crosses_from_one_tenant_to_another(store: Store, login: Login, servers: int) -> None:
-    """CP-10: 1,000 interleaved reads and appends of two orgs over shared server connections, and none crosses."""
+    """CP-10: 1,000 interleaved reads and appends of two orgs over shared server connections, and none mixes them."""
     crossed: list[Any] = []
     rounds = 125  # of two orgs, with two appends and reads each at the least
     with pgbouncer(login("tally_app"), servers=servers) as pooled:
@@ -78,7 +78,7 @@ def test_no_event_crosses_from_one_tenant_to_another(store: Store, login: Login,
 
 
 def test_what_a_session_was_left_with_changes_nothing(store: Store, login: Login, connect: Callable[..., Any]) -> None:
-    """CP-10: role, org, path and mode that another client left on the server connection are not ours."""
+    """CP-10: role, org, path and mode that another client left on the server connection have no effect."""
     store.append("order/acme", [_own("acme", 1)])
     store.append("order/bolt", [_own("bolt", 1)])
     with pgbouncer(login("tally_app"), servers=1) as pooled, psycopg.connect(pooled, autocommit=True) as other:
@@ -132,6 +132,6 @@ def test_a_store_behind_a_pooler_does_all_that_it_does_without(store: Store, log
 
 
 def test_a_pooler_that_ends_transactions_early_is_refused(store: Store, login: Login) -> None:
-    """CP-12: with a pooler that gives each statement another process there are no transactions, and it is said so."""
+    """CP-12: a pooler that gives each statement another process has no transactions, and is refused by name."""
     with pgbouncer(login("tally_app"), mode="statement") as pooled, pytest.raises(errors.TallyError, match="statement"):
         tallystick.open(pooled)

@@ -1,4 +1,4 @@
-"""Places that readers keep are refused by a stale copy that gave out their positions again.
+"""A stale copy that gave out positions again refuses the places that readers keep.
 
 On PostgreSQL positions of commits that were rolled back stay empty: a place may be at one.
 """
@@ -28,17 +28,17 @@ EMPTY = 9  # the last event before it is at 7
 
 
 class Counted(Projection):
-    """How many things were done."""
+    """Counts the things that were done."""
 
     types = ("thing.done",)
     key = "kind"
 
     def initial(self) -> Any:
-        """None yet."""
+        """Zero."""
         return {"n": 0}
 
     def apply(self, state: Any, event: Any) -> Any:
-        """One more."""
+        """Add one."""
         return {"n": state["n"] + 1}
 
 
@@ -49,7 +49,7 @@ def _done(store: Store, count: int, *, by: str) -> None:
 
 @pytest.fixture
 def copies(url: str, reopen: Callable[..., Store]) -> Iterator[tuple[str, str]]:
-    """A log with three empty positions, and a copy from before the last events that went on by itself."""
+    """A log with three empty positions, and a copy from before the last events that continued on its own."""
     with tallystick.open(url) as store:
         _done(store, 5, by="both")
     parts = urlsplit(url)
@@ -73,7 +73,7 @@ def copies(url: str, reopen: Callable[..., Store]) -> Iterator[tuple[str, str]]:
 
 
 def test_an_offset_of_spark_at_an_empty_position_is_refused(copies: tuple[str, str]) -> None:
-    """PIPE-01, CP-07: it rests on the last event before it, and so on a history."""
+    """PIPE-01, CP-07: an offset depends on the last event before it, and so on the history."""
     ours, theirs = (LogStreamReader(parse({"url": url}), COLUMNS) for url in copies)
     offset = ours.latestOffset(ours.initialOffset(), ReadMaxRows(EMPTY))
     assert offset["position"] == EMPTY

@@ -1,4 +1,4 @@
-"""Nothing that a lesser login can own, alter or attach code to is touched by a greater one."""
+"""A login with more rights touches nothing that one with fewer can own, alter or attach code to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Login = Callable[..., str]
 
 
 class Counts(TableProjection):
-    """How many things were done, by stream."""
+    """Counts the things that were done, by stream."""
 
     types = ("thing.done",)
     tables = ("counts",)
@@ -84,7 +84,7 @@ def _is_superuser(connect: Connect, name: str) -> bool:
 def test_a_login_that_appends_attaches_no_code_to_tables_of_projections(
     store: Store, url: str, login: Login, connect: Connect, code: tuple[str, str, str]
 ) -> None:
-    """CP-01, CP-10: whatever it plants, whoever runs the projection next does not carry it out."""
+    """CP-01, CP-10: code that it attaches is not run by the next login that runs the projection."""
     connect().execute("CREATE SCHEMA mine")
     connect().execute("GRANT ALL ON SCHEMA public, mine TO public")
     store.append("order/a", NewEvent("thing.done", {}))
@@ -125,7 +125,7 @@ PLANTED = {
 def test_nobody_makes_the_schemas_before_the_store_is(
     url: str, connect: Connect, planted: tuple[str, ...], number: int
 ) -> None:
-    """CP-01: whoever may make schemas in a database without a store runs nothing as the one who opens it."""
+    """CP-01: a login that may create schemas in a database without a store runs no code as the opener."""
     with postgres.login(url) as login, psycopg.connect(login, autocommit=True) as connection:
         name = connection.info.user
         connect().execute(f"GRANT CREATE ON DATABASE {connection.info.dbname} TO {name}".encode())
@@ -152,7 +152,7 @@ TAKEN = {
 def test_nobody_takes_the_place_of_a_function_that_the_engine_calls(
     store: Store, url: str, login: Login, connect: Connect, signature: str
 ) -> None:
-    """CP-01: where everybody may create in `public`, a better match there is not what our statements call."""
+    """CP-01: if everybody may create in `public`, our statements do not call a better match there."""
     connect().execute("GRANT ALL ON SCHEMA public TO public")
     with psycopg.connect(login(), autocommit=True) as connection:
         become = BECOME.format(me=connection.info.user)
@@ -185,7 +185,7 @@ def test_a_login_that_may_do_more_runs_no_projection_with_tables(
 
 
 def test_a_login_that_appends_owns_nothing(store: Store, connect: Connect) -> None:
-    """CP-01: neither a schema, nor a table or function in one of ours, nor the right to attach anything."""
+    """CP-01: the login owns no schema of ours, no table or function in one, and no right to attach code."""
     owned = """SELECT nspname FROM pg_namespace WHERE nspname LIKE 'tally%' AND (
             has_schema_privilege('tally_app', oid, 'CREATE') OR pg_get_userbyid(nspowner) <> 'tally_owner')
         UNION ALL SELECT oid::regclass::text FROM pg_class WHERE relnamespace::regnamespace::text LIKE 'tally%' AND (

@@ -23,7 +23,6 @@ from tallystick.engines.files.handles import Handles, Renamed
 from tallystick.engines.files.known_positions import BESIDE, KnownPosition
 from tallystick.engines.files.mark import NAME as MARK_NAME
 from tallystick.engines.files.mark import SegmentMark
-from tallystick.engines.files.scan import Scanner
 from tallystick.engines.files.segments import Segment, org_in
 from tallystick.store.page import Hole
 
@@ -70,7 +69,7 @@ def discover(handles: Handles, mark: SegmentMark | None) -> Discovery:
         item.org_before = functools.partial(org_in, older)
         _set_end(item, found.segments[number + 1] if number + 1 < len(found.segments) else None)
         item.load_index()
-    _find_gaps(found, mark, handles)
+    _find_gaps(found, mark)
     return found
 
 
@@ -196,7 +195,7 @@ def _known_end(item: Segment, following: Segment | None) -> int:
     return 0
 
 
-def _find_gaps(found: Discovery, mark: SegmentMark | None, handles: Handles) -> None:
+def _find_gaps(found: Discovery, mark: SegmentMark | None) -> None:
     """Name the positions that no segment holds."""
     expected, previous = 1, None
     for item in found.segments:
@@ -211,15 +210,15 @@ def _find_gaps(found: Discovery, mark: SegmentMark | None, handles: Handles) -> 
             reason = f"the segment before {item.name} is missing or damaged"
             found.holes.append(Hole(min(expected, first), max(first - 1, expected), reason))
         elif previous is not None and previous.end < _known_end(previous, item):
-            start = _next_position(previous, handles)
+            start = _next_position(previous)
             found.holes.append(Hole(start, first - 1, f"{previous.name} is shorter than it was"))
         previous = item
         following = found.segments.index(item) + 1
-        expected = _next_position(item, handles) if following < len(found.segments) else expected
-    _compare_with_mark(found, mark, handles)
+        expected = _next_position(item) if following < len(found.segments) else expected
+    _compare_with_mark(found, mark)
 
 
-def _compare_with_mark(found: Discovery, mark: SegmentMark | None, handles: Handles) -> None:
+def _compare_with_mark(found: Discovery, mark: SegmentMark | None) -> None:
     """If current.log cannot be read, or the mark names a segment that is gone, the end of the log is missing.
 
     No crash leaves a log without both: a mark is put in place with the first current.log, and is never removed.
@@ -229,25 +228,19 @@ def _compare_with_mark(found: Discovery, mark: SegmentMark | None, handles: Hand
     lost = mark is not None and all(item.header.segment_id != mark.segment_id for item in found.segments)
     if not (found.current_damage or lost or found.is_open_ended):
         return
-    first = _next_position(found.segments[-1], handles) if found.segments else 1
+    first = _next_position(found.segments[-1]) if found.segments else 1
     last = max((mark.next_position if mark is not None else 0) - 1, first)
     reason = found.current_damage or "the segment that was written last is missing or damaged"
     found.holes.append(Hole(first, last, f"{reason}{'; ' + UNKNOWN_END if found.is_open_ended else ''}"))
 
 
-def _next_position(item: Segment, handles: Handles) -> int:
+def _next_position(item: Segment) -> int:
     """The position after the last one of a sealed segment: from its index if that covers it, otherwise by a scan."""
     if item.base is not None and item.base.covered_end == item.end:
         return item.base.next_position
     if item.header.ending is not None and item.header.ending.end == item.end:
         return item.header.ending.next_position
-    scanner = Scanner(
-        handles.get(item),
-        item.identity,
-        offset=item.header.size,
-        end=item.end,
-        position=item.header.first_position,
-    )
+    scanner = item.scanner()
     for _ in scanner:
         pass
     return scanner.position or item.header.first_position

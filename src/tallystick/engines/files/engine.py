@@ -20,11 +20,11 @@ from tallystick.engines.files.view import LogView
 from tallystick.engines.files.writer import SegmentWriter
 from tallystick.engines.tables.side_tables import SideTables
 from tallystick.store import capabilities, leases, transfer
-from tallystick.store.combining import Combiner, commit_groups
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import problem_of, with_known
 from tallystick.store.events import Problem, Report
 from tallystick.store.filesystem import FULL
+from tallystick.store.group_commit import Combiner, in_groups
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.maintenance import Reclaimed
@@ -58,7 +58,7 @@ class FilesLog(FileQueries, SideTables):
         files = opened.handles.files
         beside = f"{directory}/{known_positions.BESIDE}"
         damage = DamageFile(files, directory)
-        self._combiner = Combiner(functools.partial(commit_groups, commit=self._commit))
+        self._combiner = Combiner(functools.partial(in_groups, self._commit))
         view = LogView(opened, url=self.url, readonly=readonly, lock=self._combiner.lock, damage=damage)
         FileQueries.__init__(self, view, damage)
         SideTables.__init__(self, beside, is_moved=functools.partial(files.is_moved, directory), has_mark=True)

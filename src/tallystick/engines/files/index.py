@@ -135,10 +135,7 @@ class GrowingIndex:
         if not self.offsets or offset - self.offsets[-1] >= FRAME_STEP_BYTES:
             self.positions.append(frame.first_position)
             self.offsets.append(offset)
-        if len(rows) == 1:
-            ids, first_seqs = [rows[0][5]], {rows[0][1]: rows[0][2]}
-        else:
-            ids, first_seqs = [row[5] for row in rows], {row[1]: row[2] for row in reversed(rows)}
+        ids, first_seqs = [row[5] for row in rows], {row[1]: row[2] for row in reversed(rows)}
         self._add_ids(ids, offset)
         self.added += len(ids)
         for stream, seq in first_seqs.items():
@@ -156,7 +153,7 @@ class GrowingIndex:
 
     def _add_records(self, records: SideRecords, first_seqs: dict[str, int], offset: int) -> None:
         self.leases |= {lease.stream: lease for lease in records.leases}
-        self.life.take(records)
+        self.life.apply(records)
         for end in (end for loss in records.losses for end in loss.ends):  # later events may continue from there
             head, entry = Head(end.seq, end.link, end.org), self.streams.get(end.stream)
             if entry is None:

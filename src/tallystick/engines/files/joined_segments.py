@@ -62,9 +62,9 @@ def header_of(run: list[Segment]) -> Header:
     )
 
 
-def frames_of(run: list[Segment], handles: Handles, keep_of: Callable[[Segment], KeepFilter]) -> Iterator[FrameDraft]:
+def frames_of(run: list[Segment], keep_of: Callable[[Segment], KeepFilter]) -> Iterator[FrameDraft]:
     """The frames to keep of all of them. The first frame lists the ids of the segments that are joined."""
-    kept = (rewrite.frames_of(item, handles, keep_of(item)) for item in run)
+    kept = (rewrite.frames_of(item, keep_of(item)) for item in run)
     drafts = rewrite.with_empty_joined(itertools.chain.from_iterable(kept))
     at, created = run[0].header.first_position, run[0].header.created
     first = next(drafts, FrameDraft(at, at, created, [], []))

@@ -254,9 +254,7 @@ class Reclaimer:
             fresh = rewriter.write(
                 last.name,
                 joined_segments.header_of(run),
-                joined_segments.frames_of(
-                    run, self._view.handles, lambda item: SegmentFilter(item, plan, self._commands)
-                ),
+                joined_segments.frames_of(run, lambda item: SegmentFilter(item, plan, self._commands)),
                 run[0].org_before,
                 encoding=max(encoding_of(item.header) for item in run),
                 erased=sum(len(plan.erased_in(item)) for item in run),

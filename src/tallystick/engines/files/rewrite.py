@@ -22,7 +22,6 @@ from tallystick.engines.files import segment, side
 from tallystick.engines.files.compressed import Packer, as_plain
 from tallystick.engines.files.frame import Frame, FrameBuffer
 from tallystick.engines.files.handles import Handles
-from tallystick.engines.files.scan import Scanner
 from tallystick.engines.files.segment import Ending, Header
 from tallystick.engines.files.segments import Segment
 from tallystick.event import canonical
@@ -71,15 +70,9 @@ class KeepAll:
         return True
 
 
-def frames_of(item: Segment, handles: Handles, keep: KeepFilter) -> Iterator[FrameDraft]:
+def frames_of(item: Segment, keep: KeepFilter) -> Iterator[FrameDraft]:
     """The frames of a segment as they are kept. Each frame is verified when it is read."""
-    scanner = Scanner(
-        handles.get(item),
-        item.identity,
-        offset=item.header.size,
-        end=item.end,
-        position=item.header.first_position,
-    )
+    scanner = item.scanner()
     yield from with_empty_joined(kept_frame(frame, frames.decode_body(frame, data), keep) for frame, data in scanner)
     if not scanner.clean:
         raise Unreadable(f"{item.name} is damaged at byte {scanner.offset}")
@@ -144,7 +137,7 @@ class Rewriter:
 
     def rewrite(self, item: Segment, keep: KeepFilter, *, encoding: int, erased: int) -> Segment:
         """Replace a sealed segment with its next generation. A failure before the rename leaves the old one."""
-        drafts, header = frames_of(item, self._handles, keep), next_generation(item.header)
+        drafts, header = frames_of(item, keep), next_generation(item.header)
         return self.write(item.name, header, drafts, item.org_before, encoding=encoding, erased=erased, instead_of=item)
 
     def write(

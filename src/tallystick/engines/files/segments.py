@@ -76,6 +76,11 @@ class Segment:
             return grown.covered_end
         return base.covered_end if base is not None else self.header.size
 
+    def scanner(self) -> Scanner:
+        """Walks over all frames of the segment, whatever the index says."""
+        begin, position = self.header.size, self.header.first_position
+        return Scanner(self._handles.get(self), self.identity, offset=begin, end=self.end, position=position)
+
     # --- questions -------------------------------------------------------------------------------------------------
 
     def frame_before(self, position: int) -> tuple[int, int]:

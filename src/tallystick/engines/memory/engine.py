@@ -18,12 +18,12 @@ from tallystick.engines.memory.side_tables import (
     MemoryViews,
 )
 from tallystick.engines.tables.owned import MemoryDatabase, OwnedTables
-from tallystick.event.model import Event
+from tallystick.event.model import Event, InRow
 from tallystick.store import capabilities, checked, leases, transfer
-from tallystick.store.combining import commit_or_split
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import MemoryDamage
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
+from tallystick.store.group_commit import commit_or_split
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head, Holder, Ledger, Source
 from tallystick.store.loss import Loss
@@ -130,7 +130,7 @@ class MemoryLog:
             self._pruned |= {id_: position for position, id_ in received.pruned}
             now = self._clock()
             for row in received.rows:
-                unused = row[0] - 1 - len(self._events)
+                unused = row[InRow.position] - 1 - len(self._events)
                 self._events += [None] * unused
                 self._recorded += [0] * unused
                 self._add(Event(*row), now)

@@ -19,11 +19,11 @@ from tallystick.event.model import Event
 from tallystick.store import leases
 from tallystick.store.backoff import Backoff
 from tallystick.store.capabilities import ANY_STREAM, COMMANDS, MAINTENANCE, MULTI_STREAM
-from tallystick.store.combining import by_bytes, commit_each
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import KeptDamage
 from tallystick.store.events import Problem
 from tallystick.store.filesystem import FULL, FileSystem
+from tallystick.store.group_commit import by_bytes, commit_each
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.maintenance import Cut

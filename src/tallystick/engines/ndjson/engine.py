@@ -23,11 +23,11 @@ from tallystick.engines.tables.side_tables import SideTables
 from tallystick.event.model import Event
 from tallystick.store import checked, leases
 from tallystick.store.capabilities import DURABLE
-from tallystick.store.combining import Combiner
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import problem_of, put_on_record, with_known
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.filesystem import FileSystem
+from tallystick.store.group_commit import Combiner
 from tallystick.store.ledger import Head, Holder
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
-from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool
 
 from tallystick import errors
@@ -28,7 +27,6 @@ from tallystick.store.urls import redacted
 
 APPLICATION = "tallystick"
 _CONNECT_S = 10.0
-_USES_MAX = 1000  # then the pool gets it back, and closes it if it is old
 SERVICE, TENANT = "tally_app", "tally_reader"
 CONTROL, PROJECTOR, MAINTENANCE = "tally_control", "tally_projector", "tally_maintenance"
 SEARCH_PATH = "pg_catalog, pg_temp"  # a statement of ours calls no function of others by its name
@@ -41,12 +39,12 @@ class ReadConnections(Protocol):
     address: str
     org: str | None
     history: History
-    birthplace: OwnerProcess
+    process: OwnerProcess
 
     def rows(self, name: str, values: Any = ()) -> list[tuple[Any, ...]]: ...
     def value(self, name: str, values: Any = ()) -> Any: ...
-    def answer(self, query: Any, values: Any = ()) -> list[tuple[Any, ...]]: ...
-    def using(self) -> AbstractContextManager[psycopg.Connection[Any]]: ...
+    def fetch(self, query: Any, values: Any = ()) -> list[tuple[Any, ...]]: ...
+    def connection(self) -> AbstractContextManager[psycopg.Connection[Any]]: ...
     def transaction(self) -> AbstractContextManager[psycopg.Connection[Any]]: ...
     def reading_over(self, connection: psycopg.Connection[Any]) -> AbstractContextManager[None]: ...
     def open(self) -> None: ...
@@ -59,7 +57,7 @@ class _ReadStatements:
     def __init__(self) -> None:
         self._own = threading.local()
 
-    def using(self) -> AbstractContextManager[psycopg.Connection[Any]]:
+    def connection(self) -> AbstractContextManager[psycopg.Connection[Any]]:
         """A connection. Errors are ours."""
         raise NotImplementedError
 
@@ -69,31 +67,31 @@ class _ReadStatements:
 
     def rows(self, name: str, values: Any = ()) -> list[tuple[Any, ...]]:
         """The rows of a statement. If the connection is lost, it is sent a second time."""
-        return self.answer(statements.named(name), values)
+        return self.fetch(statements.named(name), values)
 
     def value(self, name: str, values: Any = ()) -> Any:
         """The one value that a statement returns."""
         ((value,),) = self.rows(name, values)
         return value
 
-    def answer(self, query: Any, values: Any = ()) -> list[tuple[Any, ...]]:
+    def fetch(self, query: Any, values: Any = ()) -> list[tuple[Any, ...]]:
         """As `rows`, for a statement that was put together."""
         try:
-            return self._answer(query, values)
+            return self._fetch(query, values)
         except errors.NotReachable as unreachable:
             if not translate.is_lost(unreachable.__cause__ or unreachable):
                 raise
         self.renew()
-        return self._answer(query, values)
+        return self._fetch(query, values)
 
-    def _answer(self, query: Any, values: Any) -> list[tuple[Any, ...]]:
+    def _fetch(self, query: Any, values: Any) -> list[tuple[Any, ...]]:
         own: psycopg.Connection[Any] | None = getattr(self._own, "connection", None)
         if own is not None:
             return own.execute(query, values, binary=True).fetchall()  # its holder translates the errors
-        return self._asked(query, values)
+        return self._fetch_from_pool(query, values)
 
-    def _asked(self, query: Any, values: Any) -> list[tuple[Any, ...]]:
-        with self.using() as connection:
+    def _fetch_from_pool(self, query: Any, values: Any) -> list[tuple[Any, ...]]:
+        with self.connection() as connection:
             return connection.execute(query, values, binary=True).fetchall()
 
     @contextmanager
@@ -152,11 +150,7 @@ class ServerConnections(_ReadStatements):
             kwargs={"autocommit": True, "application_name": APPLICATION},
         )
         self._closed = False
-        self.birthplace = OwnerProcess()  # a forked child would read the answers of its parent
-        self._turn = threading.Lock()
-        self._asking = 0  # threads that wait for the pool: they get what is given back
-        self._kept: psycopg.Connection[Any] | None = None
-        self._uses = 0
+        self.process = OwnerProcess()  # a forked child would read the answers of its parent
         self._checked: WeakSet[psycopg.Connection[Any]] = WeakSet()
         self._begun: WeakKeyDictionary[psycopg.Connection[Any], psycopg.Cursor[Any]] = WeakKeyDictionary()
 
@@ -200,28 +194,28 @@ class ServerConnections(_ReadStatements):
         if self.pooled:
             reason = "a pooler is in front of it, and another driver's session cannot be set up there; connect directly"
             raise errors.UnsafeServer(url=self.url, reason=reason)
-        with self.using() as connection, psycopg.ClientCursor(connection) as cursor:
+        with self.connection() as connection, psycopg.ClientCursor(connection) as cursor:
             statement = statements.named("set_setting")
             return tuple(cursor.mogrify(statement, setting) for setting in (self._settings | more).items())
 
     def quoted(self, query: Any, values: Any) -> str:
         """A statement with its values quoted in it."""
-        with self.using() as connection, psycopg.ClientCursor(connection) as cursor:
+        with self.connection() as connection, psycopg.ClientCursor(connection) as cursor:
             return cursor.mogrify(query, values)
 
     @contextmanager
-    def given(self) -> Iterator[psycopg.Connection[Any]]:
+    def raw_connection(self) -> Iterator[psycopg.Connection[Any]]:
         """A connection. Errors are PostgreSQL's own."""
-        self.birthplace.require()
+        self.process.require()
         if self._closed:
             raise errors.StoreClosed()
-        connection = self._taken()
+        connection = self._pool.getconn()
         try:  # not `with self._pool.connection()`, which ends a transaction that is never open here
             if not self.pooled and connection not in self._checked:
                 self._check(connection)
             yield connection
         finally:
-            self._give_back(connection)
+            self._pool.putconn(connection)
 
     def _check(self, connection: psycopg.Connection[Any]) -> None:
         try:
@@ -231,36 +225,6 @@ class ServerConnections(_ReadStatements):
             raise
         self._checked.add(connection)
 
-    def _taken(self) -> psycopg.Connection[Any]:
-        """The connection that was used last, because its server process has its caches filled; or another one."""
-        with self._turn:
-            connection, self._kept = self._kept, None
-            if connection is not None:
-                return connection
-            self._asking += 1
-        try:
-            return self._pool.getconn()
-        finally:
-            with self._turn:
-                self._asking -= 1
-
-    def _give_back(self, connection: psycopg.Connection[Any]) -> None:
-        """Keep a connection for the next use, unless it broke, another thread waits, or the pool has to check it."""
-        with self._turn:
-            self._uses += 1
-            wanted = self._closed or self._asking or self._kept is not None or self._uses % _USES_MAX == 0
-            if not wanted and connection.pgconn.transaction_status == TransactionStatus.IDLE:
-                self._kept = connection
-                return
-        self._pool.putconn(connection)
-
-    def _release_kept(self) -> None:
-        """Give the kept connection back to the pool."""
-        with self._turn:
-            connection, self._kept = self._kept, None
-        if connection is not None:
-            self._pool.putconn(connection)
-
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
@@ -269,19 +233,19 @@ class ServerConnections(_ReadStatements):
             raise translate.of(problem, url=self.url, waited_ms=self.busy_ms) from problem
 
     @contextmanager
-    def using(self) -> Iterator[psycopg.Connection[Any]]:
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
         """A connection for one statement, which is a transaction by itself. Errors are ours."""
         if self.pooled:
             with self.transaction() as connection:
                 yield connection
             return
-        with self._translated(), self.given() as connection:
+        with self._translated(), self.raw_connection() as connection:
             yield connection
 
     @contextmanager
     def transaction(self, *, read_write: bool = False) -> Iterator[psycopg.Connection[Any]]:
         """A connection in a transaction. Errors are ours. With `read_write` a handle for reading can write, too."""
-        with self._translated(), self.given() as connection, connection.transaction():
+        with self._translated(), self.raw_connection() as connection, connection.transaction():
             if read_write:
                 connection.execute("SET TRANSACTION READ WRITE")
             if self.pooled and not self._is_on_checked_server(
@@ -290,11 +254,11 @@ class ServerConnections(_ReadStatements):
                 self.history.check(connection)
             yield connection
 
-    def _asked(self, query: Any, values: Any) -> list[tuple[Any, ...]]:
+    def _fetch_from_pool(self, query: Any, values: Any) -> list[tuple[Any, ...]]:
         """Through a pooler it is one round trip too: the transaction, its scope and the statement go together."""
         if not self.pooled:
-            return super()._asked(query, values)
-        with self._translated(), self.given() as connection:
+            return super()._fetch_from_pool(query, values)
+        with self._translated(), self.raw_connection() as connection:
             try:
                 with connection.pipeline():
                     self.begin(connection)
@@ -312,8 +276,7 @@ class ServerConnections(_ReadStatements):
 
     def renew(self) -> None:
         """Replace the connections that the server closed."""
-        self.birthplace.require()
-        self._release_kept()
+        self.process.require()
         self._pool.check()
 
     def of_tenant(self, org: str) -> TenantConnections:
@@ -323,9 +286,8 @@ class ServerConnections(_ReadStatements):
     def close(self) -> None:
         """Close every connection."""
         self._closed = True
-        if not self.birthplace.is_current:
+        if not self.process.is_current:
             return
-        self._release_kept()
         self._pool.close()
 
 
@@ -338,16 +300,16 @@ class TenantConnections(_ReadStatements):
         self.address = shared.address
         self.org: str | None = org
         self.history = shared.history
-        self.birthplace = shared.birthplace
+        self.process = shared.process
         self._shared = shared
 
     @contextmanager
-    def using(self) -> Iterator[psycopg.Connection[Any]]:
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
         with self._shared.transaction() as connection:
             connection.execute(statements.named("become_tenant"), (self.org,))
             yield connection
 
-    transaction = using
+    transaction = connection
 
     def renew(self) -> None:
         self._shared.renew()

@@ -37,7 +37,7 @@ class PostgresCheckpoints:
         self._require_writing()
         at = (checkpoint.position, checkpoint.link_position, checkpoint.link)
         place = (checkpoint.store_id.hex(), *at, row_checks.of_checkpoint(checkpoint))
-        with self._connections.using() as connection:
+        with self._connections.connection() as connection:
             if previous is None:
                 saved = connection.execute(statements.named("insert_checkpoint"), (checkpoint.name, *place))
             else:
@@ -53,7 +53,7 @@ class PostgresCheckpoints:
 
     def delete(self, name: str) -> None:
         self._require_writing()
-        with self._connections.using() as connection:
+        with self._connections.connection() as connection:
             connection.execute(statements.named("delete_checkpoint"), (name,))
 
     def _require_writing(self) -> None:

@@ -44,7 +44,7 @@ from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.server_sql import SessionQuery
 from tallystick.store.snapshots import Snapshots
-from tallystick.store.summing import Asked
+from tallystick.store.summary_sql import SummaryQuery
 from tallystick.store.transfer import Transfer
 from tallystick.store.views import Inline
 
@@ -254,14 +254,14 @@ class PostgresLog:
         if after >= end:
             return Page([], max(after, 0))
         query, values = queries.page_query(selection, after=after, until=end, limit=limit, over_pruned=over_pruned)
-        events = list(starmap(Event, self._connections.answer(query, values)))
+        events = list(starmap(Event, self._connections.fetch(query, values)))
         if events:
             self._connections.history.note(events[-1].position, events[-1].link)
         if not events and not over_pruned:  # cuts only grow: the one that emptied the page is still found
             require_positions(selection, self._cuts_of(selection.streams), self.floor(), after=after)
         return Page(events, events[-1].position if len(events) == limit else end)
 
-    def summed(self, asked: Asked, *, until: int) -> list[tuple[Any, ...]]:
+    def summed(self, asked: SummaryQuery, *, until: int) -> list[tuple[Any, ...]]:
         found = queries.summed(self._connections, asked, until=self._end(0, until))
         if not found:  # as for a page: cuts only grow
             require_positions(EVERYTHING, {}, self.floor(), after=0)
@@ -304,7 +304,7 @@ class PostgresLog:
             return links
         links = self._links_before(events)  # looked up again: a transfer may have ended meanwhile
         streams = {event.stream for event, link in zip(events, links, strict=True) if link is None}
-        return checked.none_hidden(events, links, self._cuts_of(streams).get)
+        return checked.predecessor_links(events, links, self._cuts_of(streams).get)
 
     def _links_before(self, events: Sequence[Event]) -> list[bytes | None]:
         asked = [
@@ -352,7 +352,7 @@ class PostgresLog:
         return rows[0][0] if rows else None
 
     def wait(self, after: int, *, timeout: float) -> int:
-        self._connections.birthplace.require()
+        self._connections.process.require()
         return self._waiter.head(after, timeout=timeout)
 
     # --- health ----------------------------------------------------------------------------------------------------
@@ -381,7 +381,7 @@ class PostgresLog:
         if self._closed:
             return
         self._closed = True
-        if not self._connections.birthplace.is_current:  # a forked child owns none of this
+        if not self._connections.process.is_current:  # a forked child owns none of this
             return
         self._waiter.close()
         if self._publisher is not None:

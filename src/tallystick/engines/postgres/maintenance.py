@@ -28,7 +28,7 @@ _POOLED = "nothing: a vacuum needs a connection of its own, and a pooler is in f
 _NOT_NAMED = "no control fact of the same transaction names it"
 
 
-class Named:
+class NamedChanges:
     """The changes that the control facts of a commit name, each with the id of its fact."""
 
     def __init__(self, events: Iterable[tuple[str, bytes, bytes | None]]) -> None:
@@ -54,10 +54,10 @@ class Named:
 
 
 _TAKEN = {
-    facts.PRUNED: Named._pruned,
-    facts.ERASED: Named._erased,
-    facts.SNAPSHOTTED: Named._snapshotted,
-    facts.SNAPSHOT_DROPPED: Named._dropped,
+    facts.PRUNED: NamedChanges._pruned,
+    facts.ERASED: NamedChanges._erased,
+    facts.SNAPSHOTTED: NamedChanges._snapshotted,
+    facts.SNAPSHOT_DROPPED: NamedChanges._dropped,
 }
 
 
@@ -70,7 +70,7 @@ def require_named(transaction: Transaction) -> None:
     if asked is None:
         return
     drafts = (draft for write in transaction.writes for draft in write.drafts)
-    named = Named((draft[InDraft.type], draft[InDraft.id], draft[InDraft.payload]) for draft in drafts)
+    named = NamedChanges((draft[InDraft.type], draft[InDraft.id], draft[InDraft.payload]) for draft in drafts)
     for cut in asked.cuts:
         if (cut.stream, cut.through, cut.link.hex()) not in named.cuts:
             raise errors.PruneRefused(stream=cut.stream, before=cut.through + 1, reason=_NOT_NAMED)
@@ -113,7 +113,7 @@ def maintain(connection: psycopg.Connection[Any], asked: Maintenance, rows: list
         views.drop_within(connection, projection, [key])
     if not needs_role(asked):
         return
-    named = Named((row[InRow.type], row[InRow.id], row[InRow.payload]) for row in rows)
+    named = NamedChanges((row[InRow.type], row[InRow.id], row[InRow.payload]) for row in rows)
     connection.execute(statements.named("become_maintenance"))
     for erasure in asked.erasures:
         fact = named.erasures.get((erasure.stream, erasure.seq, erasure.checksum.hex()), bytes(16))
@@ -183,7 +183,7 @@ def _vacuum(connections: ServerConnections) -> list[str]:
     def note(notice: psycopg.errors.Diagnostic) -> None:
         warnings.append(notice.message_primary or "")
 
-    with connections.using() as connection:
+    with connections.connection() as connection:
         connection.add_notice_handler(note)
         connection.execute(statements.named("set_setting"), ("role", MAINTENANCE))
         try:

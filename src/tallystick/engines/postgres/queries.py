@@ -8,7 +8,7 @@ from typing import Any, LiteralString
 
 from tallystick.engines.postgres import statements
 from tallystick.engines.postgres.connections import ReadConnections
-from tallystick.store import summing
+from tallystick.store import summary_sql
 from tallystick.store.selection import Selection
 from tallystick.store.views import BY_PAYLOAD
 
@@ -101,7 +101,7 @@ def _values(selection: Selection) -> dict[str, Any]:
     return values
 
 
-_EXTRACTING = summing.Extracting(
+_EXTRACTING = summary_sql.PayloadSyntax(
     path=lambda steps: "{" + ",".join(steps) + "}",
     json="NULLIF((body #> '{p}')::text, 'null')",
     string="body #>> '{p}'",
@@ -110,7 +110,7 @@ _EXTRACTING = summing.Extracting(
     has_only="{t} !~ '[^{characters}]'",
     find="strpos({t}, '.')",
 )
-_COLLECTING = summing.Collecting(
+_COLLECTING = summary_sql.AggregateSyntax(
     latest="(lpad(position::text, 20, '0') || {0}) COLLATE \"C\"",
     distinct='array_agg(DISTINCT {0} COLLATE "C") FILTER (WHERE {0} IS NOT NULL)',
     ranked="array_agg({0}) FILTER (WHERE {top} AND {0} IS NOT NULL)",
@@ -118,13 +118,13 @@ _COLLECTING = summing.Collecting(
 )
 
 
-def summed(connections: ReadConnections, asked: summing.Asked, *, until: int) -> list[tuple[Any, ...]]:
+def summed(connections: ReadConnections, asked: summary_sql.SummaryQuery, *, until: int) -> list[tuple[Any, ...]]:
     """The rows of a sum, from one statement and so one snapshot; none if a part of the log was pruned.
 
     Each payload is compared with its checksum; links are not looked at.
     """
-    query = summing.filled(statements.named("summarise"), asked, _EXTRACTING, _COLLECTING)
+    query = summary_sql.filled(statements.named("summarise"), asked, _EXTRACTING, _COLLECTING)
     is_kept = not asked.key.startswith(BY_PAYLOAD)  # an erased event has no key there
     hidden = connections.org is not None  # a tenant need not see the facts about its events
     values = {"until": until, "types": list(asked.types), "erased": is_kept, "hidden": hidden}
-    return connections.answer(query, values)
+    return connections.fetch(query, values)

@@ -64,7 +64,7 @@ class SafeHead:
         return self._ask()[0]
 
     def _ask(self) -> tuple[int, int | None]:
-        self._connections.birthplace.require()
+        self._connections.process.require()
         with self._lock:
             values = (self._head, self._pending, self._holders)
         ((head, pending, holders, link),) = self._connections.rows("prove", values)
@@ -174,7 +174,7 @@ class HeadPublisher:
 
     def publish(self) -> None:
         """Prove what can be proven now, and publish it."""
-        with self._connections.using() as connection:
+        with self._connections.connection() as connection:
             connection.execute(statements.named("advance"))
 
     def close(self) -> None:

@@ -161,7 +161,7 @@ class StreamEndCache:
 
     def __init__(self) -> None:
         self._heads: dict[str, Head | None] = {}  # None: others write the stream
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._news = _LIKELY
 
     def guess(self, write: Write) -> Head | None:
@@ -175,7 +175,7 @@ class StreamEndCache:
 
     def learn(self, stream: str, head: Head, *, first_seq: int) -> None:
         """Note that a commit of this handle, whose first event had `first_seq`, moved a stream."""
-        with self._turn:
+        with self._lock:
             if stream not in self._heads:
                 self._news = min(_SURE, self._news + 1) if first_seq == 1 else max(0, self._news - 1)
                 if len(self._heads) >= _STREAMS_MAX:
@@ -186,13 +186,13 @@ class StreamEndCache:
 
     def moved(self, stream: str, seq: int, link: bytes, orgs: frozenset[str]) -> None:
         """As `learn`, for a single event, which says nothing about streams that are not known."""
-        with self._turn:
+        with self._lock:
             if (head := self._heads.get(stream)) is not None:
                 self._heads[stream] = Head(seq, link, head.org or min(orgs, default=None))
 
     def forget(self, stream: str) -> None:
         """Note that a stream did not end where it was guessed to."""
-        with self._turn:
+        with self._lock:
             if stream in self._heads:
                 self._heads[stream] = None
 

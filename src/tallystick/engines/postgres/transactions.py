@@ -38,7 +38,7 @@ class OwnTransactions:
 
     def change(self, name: str, values: Any) -> list[tuple[Any, ...]]:
         self.require_writing()
-        with self._connections.using() as connection:
+        with self._connections.connection() as connection:
             return connection.execute(statements.named(name), values, binary=True).fetchall()
 
     @contextmanager

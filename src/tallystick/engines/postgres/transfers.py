@@ -46,7 +46,7 @@ def write(connections: ServerConnections, part: Received, *, recorded: int) -> N
     """Write all of a part, or nothing."""
     document = msgspec.json.encode(_document(part)).decode()
     try:
-        with connections.given() as connection, connection.transaction():
+        with connections.raw_connection() as connection, connection.transaction():
             connection.execute(statements.named("become_maintenance"))
             connection.execute(statements.named("receive"), (document, recorded))
     except psycopg.Error as problem:

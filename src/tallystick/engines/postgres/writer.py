@@ -25,8 +25,8 @@ from tallystick.engines.postgres.shortcuts import Shortcuts
 from tallystick.event import canonical, names
 from tallystick.event.model import InDraft, InRow
 from tallystick.store import leases
-from tallystick.store.combining import commit_each, commit_groups, halves
 from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.group_commit import commit_each, halves, in_groups
 from tallystick.store.leases import Lease
 from tallystick.store.ledger import Holder, Ledger
 from tallystick.store.transfer import Received
@@ -59,15 +59,15 @@ class Writer:
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         """An outcome for each transaction, durable before it is returned."""
-        return commit_groups(list(transactions), self._settled)
+        return in_groups(self._commit_group, list(transactions))
 
-    def _settled(self, group: Sequence[Transaction]) -> list[Outcome]:
+    def _commit_group(self, group: Sequence[Transaction]) -> list[Outcome]:
         """The outcomes of a group, even if the connection is lost meanwhile."""
         try:
-            return self._attempts(group)
+            return self._commit_with_retries(group)
         except psycopg.Error as problem:
             if len(group) > 1 and translate.is_refused(problem):  # separately, so that one does not fail the others
-                return commit_each(halves(group), self._settled)
+                return commit_each(halves(group), self._commit_group)
             if not translate.is_lost(problem):
                 refused = group[0].maintenance and maintenance.refusal(problem, group[0].maintenance)
                 if refused and len(group) == 1:
@@ -76,29 +76,31 @@ class Writer:
             lost = problem
         try:
             self._connections.renew()
-            outcomes = self._attempts([_with_ids(transaction) for transaction in group], again=True)
+            outcomes = self._commit_with_retries([_with_ids(transaction) for transaction in group], again=True)
         except (psycopg.Error, errors.Unavailable) as problem:
             reason = f"{' '.join(str(lost).split())}; and then: {problem}"
             raise errors.StoreFailed(operation="a commit", reason=reason) from lost
         return [_without_own_ids(outcome, transaction) for outcome, transaction in zip(outcomes, group, strict=True)]
 
-    def _attempts(self, group: Sequence[Transaction], *, again: bool = False) -> list[Outcome]:
+    def _commit_with_retries(self, group: Sequence[Transaction], *, again: bool = False) -> list[Outcome]:
         """Try again after deadlocks and the like: the server rolled them back, so nothing happened."""
         for attempt in range(_ATTEMPTS):
             try:
-                with self._connections.given() as connection:
-                    return self._once(connection, group, again)
+                with self._connections.raw_connection() as connection:
+                    return self._commit_once(connection, group, again)
             except translate.AGAIN:
                 if attempt == _ATTEMPTS - 1:
                     raise
         raise AssertionError
 
-    def _once(self, connection: psycopg.Connection[Any], group: Sequence[Transaction], again: bool) -> list[Outcome]:
+    def _commit_once(
+        self, connection: psycopg.Connection[Any], group: Sequence[Transaction], again: bool
+    ) -> list[Outcome]:
         if self.inline is None and len(group) == 1 and not self._connections.pooled and not _is_control(group[0]):
             outcome = self._shortcuts.commit(connection, group[0], again=again)
             if outcome is not None:
                 return [outcome]
-        return self._judged(connection, group, again)
+        return self._commit_by_ledger(connection, group, again)
 
     def _translated(self, problem: psycopg.Error) -> errors.TallyError:
         refused = damage.refused(problem, self._connections)
@@ -114,8 +116,7 @@ class Writer:
         self._login.require(MAINTENANCE, url=self._connections.url)
         with self._connections.transaction() as connection:
             connection.execute(statements.named("become_maintenance"))
-            row = connection.execute(statements.named("forget_commands_before"), (before, limit)).fetchone()
-        return int(row[0]) if row else 0
+            return _number(connection.execute(statements.named("forget_commands_before"), (before, limit)))
 
     def close(self) -> None:
         """Give the leases back. What cannot be given back is taken over once this process is gone."""
@@ -124,7 +125,9 @@ class Writer:
                 self.commit([Transaction([], release=tuple(self._holder.held))])
         leases.retire(self._holder.owner)
 
-    def _judged(self, connection: psycopg.Connection[Any], group: Sequence[Transaction], again: bool) -> list[Outcome]:
+    def _commit_by_ledger(
+        self, connection: psycopg.Connection[Any], group: Sequence[Transaction], again: bool
+    ) -> list[Outcome]:
         """Decide about a group and write it in one database transaction, which takes two round trips."""
         inline = self.inline
         begin = self._beginning(group)
@@ -132,7 +135,7 @@ class Writer:
             view = LockedView(connection, LedgerQueries(group), begin=begin, alone=inline is not None)
             self._connections.require_same_history(connection)
             ledger = Ledger(view, next_position=PROVISIONAL, holder=self._holder)
-            asked = [_left_of(transaction, view) for transaction in group] if again else group
+            asked = [_remaining(transaction, view) for transaction in group] if again else group
             outcomes = [self._judge(ledger, view, transaction) for transaction in asked]
             promised = inline.store(connection, ledger.rows) if inline and ledger.rows else None
             first = self._write(connection, ledger, promised)
@@ -192,7 +195,7 @@ class Writer:
                 name, values = batches.written_by(ledger, recorded=self._clock())
                 written = connection.execute(statements.named(name), values, prepare=True)
                 if promised is not None:
-                    require_drawn(_drawn(written), promised)
+                    require_drawn(_number(written), promised)
             if ledger.sources:
                 marks = (*map(list, zip(*ledger.sources, strict=True)), list(ledger.sources.values()))
                 connection.execute(statements.named("move_sources"), marks)
@@ -205,13 +208,12 @@ class Writer:
             connection.execute("COMMIT")
         if written is None:
             return 0
-        return _drawn(written) if promised is None else promised
+        return _number(written) if promised is None else promised
 
 
-def _drawn(written: psycopg.Cursor[Any]) -> int:
-    row = written.fetchone()
-    assert row is not None
-    return int(row[0])
+def _number(answer: psycopg.Cursor[Any]) -> int:
+    ((number,),) = answer.fetchall()
+    return int(number)
 
 
 def _is_control(transaction: Transaction) -> bool:
@@ -233,7 +235,7 @@ def _with_ids(transaction: Transaction) -> Transaction:
     return msgspec.structs.replace(transaction, writes=writes)
 
 
-def _left_of(transaction: Transaction, view: LockedView) -> Transaction:
+def _remaining(transaction: Transaction, view: LockedView) -> Transaction:
     """What a retry still has to do. If all events are stored, everything else of the transaction was committed too.
 
     If the events were stored before the first attempt, the command has no record, and did not take effect.

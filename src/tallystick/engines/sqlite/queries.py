@@ -13,7 +13,7 @@ from typing import Any
 
 from tallystick.engines.sqlite import statements
 from tallystick.engines.sqlite.view import SqliteView
-from tallystick.store import summing
+from tallystick.store import summary_sql
 from tallystick.store.maintenance import require_positions
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.views import BY_PAYLOAD
@@ -31,7 +31,7 @@ _CONDITIONS = {
     "time_until": "time < :time_until",
 }
 _PAYLOAD = "CAST(payload AS TEXT)"
-_EXTRACTING = summing.Extracting(
+_EXTRACTING = summary_sql.PayloadSyntax(
     path=lambda steps: "$." + ".".join(steps),
     json=f"NULLIF({_PAYLOAD} -> '{{p}}', 'null')",
     string=f"{_PAYLOAD} ->> '{{p}}'",
@@ -40,7 +40,7 @@ _EXTRACTING = summing.Extracting(
     has_only="{t} NOT GLOB '*[^{characters}]*'",
     find="instr({t}, '.')",
 )
-_COLLECTING = summing.Collecting(
+_COLLECTING = summary_sql.AggregateSyntax(
     latest="printf('%020d', position) || {0}",
     distinct="json_group_array(DISTINCT {0}) FILTER (WHERE {0} IS NOT NULL)",
     ranked="json_group_array({0}) FILTER (WHERE {top} AND {0} IS NOT NULL)",
@@ -75,14 +75,14 @@ def _values(selection: Selection) -> dict[str, Any]:
     return values
 
 
-def summed(connection: sqlite3.Connection, asked: summing.Asked, *, until: int) -> list[tuple[Any, ...]]:
+def summed(connection: sqlite3.Connection, asked: summary_sql.SummaryQuery, *, until: int) -> list[tuple[Any, ...]]:
     """The rows of a summary, as of the transaction of the connection.
 
     Each payload is compared with its checksum; links are not checked.
     """
     require_positions(EVERYTHING, {}, SqliteView(connection).floor(), after=0)
     connection.create_function("sha256", 1, lambda payload: hashlib.sha256(payload).digest(), deterministic=True)
-    query = summing.filled(statements.named("summarise"), asked, _EXTRACTING, _COLLECTING)
+    query = summary_sql.filled(statements.named("summarise"), asked, _EXTRACTING, _COLLECTING)
     is_kept = not asked.key.startswith(BY_PAYLOAD)  # an erased event has no key there
     values = {"until": until, "types": json.dumps(asked.types), "erased": is_kept}
     return connection.execute(query, values).fetchall()

@@ -28,7 +28,7 @@ FREE_PAGES_MIN = 256
 _FREE_PART = 4  # the file is rewritten when one page in four is free
 
 
-class Reclaimer:
+class SqliteReclaimer:
     """Reclaims for one handle. `erased_in_wal`: a reader keeps erased payloads in the write-ahead log."""
 
     def __init__(self, database: Database, *, clock: Callable[[], int]) -> None:

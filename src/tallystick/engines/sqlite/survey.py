@@ -38,9 +38,10 @@ def damage_in(connection: sqlite3.Connection, *, newest: bool = True) -> str | N
 def identity(connection: sqlite3.Connection) -> tuple[bytes, str]:
     """The id and the profile of the store."""
     row = connection.execute(statements.named("identity")).fetchone()
-    if row is None or (type(row[0]), type(row[1])) != (bytes, str) or len(row[0]) != 16:
+    store_id, profile = row or (b"", "")
+    if (type(store_id), type(profile)) != (bytes, str) or len(store_id) != 16:
         raise errors.Damaged(first=0, last=0, reason="the row with the identity of the store is not what was written")
-    return row[0], row[1]
+    return store_id, profile
 
 
 def quick_damage_in(connection: sqlite3.Connection) -> str | None:

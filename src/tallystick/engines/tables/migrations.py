@@ -13,6 +13,8 @@ from importlib import resources
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
+from tallystick import errors
+
 
 class Migration(NamedTuple):
     """One step of a schema."""
@@ -22,7 +24,7 @@ class Migration(NamedTuple):
     sql: str
 
 
-class Database(Protocol):
+class MigratedDatabase(Protocol):
     """The database that is migrated."""
 
     def version(self) -> int:
@@ -45,12 +47,21 @@ def numbered(package: str, folder: str) -> tuple[Migration, ...]:
     return steps
 
 
-def migrate(database: Database, steps: Sequence[Migration]) -> list[Migration]:
+def require_known(found: int, steps: Sequence[Migration], *, path: str) -> None:
+    """Refuse a format that is newer than the last step, or so old that no step begins there."""
+    latest, oldest = steps[-1].number, steps[0].number - 1
+    if found > latest:
+        raise errors.NewerFormat(path=path, found=found, known=latest)
+    if 0 < found < oldest:
+        raise errors.FormatTooOld(path=path, found=found, oldest=oldest)
+
+
+def migrate(database: MigratedDatabase, steps: Sequence[Migration]) -> list[Migration]:
     """Take the steps that are missing, each in its own transaction. Returns those that were taken by this call."""
     return [step for step in steps if database.version() < step.number and _take(database, step)]
 
 
-def _take(database: Database, step: Migration) -> bool:
+def _take(database: MigratedDatabase, step: Migration) -> bool:
     with database.changing():
         if database.version() >= step.number:  # another process took it while this one waited
             return False

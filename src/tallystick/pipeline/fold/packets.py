@@ -4,7 +4,8 @@
 
 A group is a set of keys, chosen by hash, whose states fit into a worker together. A packet holds events of one group
 from one piece, as compressed Arrow: key by key, each key's events in order of position. Numbers rise with the pieces,
-so the packets of a group, read in order of number, have the events of each key in order.
+so the packets of a group, read in order of number, have the events of each key in order. The row `rebuild, a Python
+projection: processor time of an event, largest log` measures the gain over single rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """From payloads to columns, a table at a time: decoded, checked and transposed in C, without a line of Python per row.
 
 If a value in a table has an unexpected form, Python processes the table event by event. It either finds the same
-values the slow way, or refuses an event by name.
+values the slow way, or refuses an event by name. The row `rebuild, a summary: processor time of an event, largest log`
+measures the gain.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tallystick.projections.summary.compiled import attribute, lifter, shape
 from tallystick.projections.summary.measures import tag
 from tallystick.projections.summary.model import Summary
 from tallystick.projections.summary.sql import asked
-from tallystick.store.summing import ANY, DECIMAL, INTEGER, TEXT, Aggregate
+from tallystick.store.summary_sql import ANY, DECIMAL, INTEGER, TEXT, Aggregate
 from tallystick.store.views import BY_KIND, BY_PAYLOAD, BY_STREAM, KEY_CHARACTERS_MAX
 
 NEEDED = ("position", "stream", "seq", "type", "time", "payload")

@@ -25,10 +25,10 @@ from tallystick.projections.summary.compiled import Accounts
 from tallystick.projections.summary.measures import untagged
 from tallystick.projections.summary.model import Summary
 from tallystick.projections.summary.sql import accounts, asked
-from tallystick.store import summing
+from tallystick.store import summary_sql
 
 TABLE_BYTES = 4 << 20
-_COLLECTING = summing.Collecting(
+_COLLECTING = summary_sql.AggregateSyntax(
     latest="lpad(CAST(position AS STRING), 20, '0') || {0}",
     distinct="collect_set({0})",
     ranked="collect_list({0}) FILTER (WHERE {top})",
@@ -54,8 +54,8 @@ def ddl(summary: Summary) -> str:
 def grouped(columns: DataFrame, summary: Summary) -> DataFrame:
     """The aggregates of each key and window, by Spark SQL."""
     question = asked(summary)
-    ranked = columns.selectExpr("*", *summing.ranked(question))
-    return ranked.groupBy("key", "win").agg(*map(F.expr, summing.collected(_COLLECTING, question)))
+    ranked = columns.selectExpr("*", *summary_sql.ranked(question))
+    return ranked.groupBy("key", "win").agg(*map(F.expr, summary_sql.collected(_COLLECTING, question)))
 
 
 def states(groups: DataFrame, summary: Summary) -> DataFrame:

@@ -1,7 +1,8 @@
 """The hashes of many events at once, by Arrow and numpy, without a line of Python per event.
 
 The hashed texts are those of `event/chain.py` and of the blocks of an archive, byte for byte. A damaged column of text
-may hold bytes that are not UTF-8; it is hashed as it is.
+may hold bytes that are not UTF-8; it is hashed as it is. The row `verify, payload and chain: processor time of an
+event, largest log` measures the gain over `event/chain.py`.
 """
 
 from __future__ import annotations

@@ -71,7 +71,8 @@ def _array(name: str, events: Sequence[Event]) -> pa.Array:
     return pa.array(values, _ARROW_TYPES[SPARK_TYPES[name]])
 
 
-_VALUES: dict[str, Callable[[Sequence[Event]], list[Any]]] = {  # written out: twice as fast as by the field's name
+# Written out: it takes half the time of `attrgetter` (row `source: processor time of an event, largest log`).
+_VALUES: dict[str, Callable[[Sequence[Event]], list[Any]]] = {
     "position": lambda events: [event.position for event in events],
     "stream": lambda events: [event.stream for event in events],
     "seq": lambda events: [event.seq for event in events],

@@ -15,7 +15,7 @@ from tallystick.event.model import Event
 from tallystick.projections.summary import measures, numbers
 from tallystick.projections.summary.fields import path
 from tallystick.projections.summary.measures import Measure
-from tallystick.store.summing import DECIMAL, INTEGER, TEXT
+from tallystick.store.summary_sql import DECIMAL, INTEGER, TEXT
 from tallystick.store.views import ABSENT, BY_KIND, BY_PAYLOAD, BY_STREAM, KEY_CHARACTERS_MAX, value_at
 
 Accounts = dict[str, list[Any]]

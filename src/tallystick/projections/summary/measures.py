@@ -17,7 +17,7 @@ from tallystick import errors
 from tallystick.event import canonical, limits
 from tallystick.projections.summary import numbers
 from tallystick.projections.summary.fields import Field
-from tallystick.store.summing import ANY, DECIMAL, INTEGER, TEXT
+from tallystick.store.summary_sql import ANY, DECIMAL, INTEGER, TEXT
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400  # seconds
 TOP_MAX = 1000

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Annotated, Any, Literal, NoReturn
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -21,7 +22,7 @@ from tallystick.event.model import NewEvent
 from tallystick.server.access import Need, Principal
 from tallystick.server.api.parameters import IDEMPOTENT, Hash, Seq
 from tallystick.server.http import bodies, idempotency
-from tallystick.server.http.route import Answer, Request, Routes
+from tallystick.server.http.route import HttpRequest, Responses, Routes
 from tallystick.server.service import Service
 from tallystick.store import expectation, iterate, prepare
 from tallystick.store.commit import Appended
@@ -32,6 +33,8 @@ RESPONSE = b"{}"  # a retry is answered from the positions in the record
 STAMPED_PER_ATTEMPT = frozenset({"request_id", "idempotency_key"})
 NO_QUERY = "what is to be appended, and its expectation, are in the body"
 REFUSALS = (401, 403, 404, 408, 409, 413, 415, 422, 429, 501, 503, 507)
+
+Shape = TypeVar("Shape")
 
 routes = Routes("append")
 
@@ -47,7 +50,7 @@ Kind = Annotated[str, _documented(pattern=f"^{names.KIND.pattern}$")]
 Name = Annotated[str, _documented(pattern=f"^{names.NAME.pattern}$")]
 
 
-class EventIn(msgspec.Struct, forbid_unknown_fields=True):
+class EventBody(msgspec.Struct, forbid_unknown_fields=True):
     """An event to append."""
 
     type: Annotated[str, _documented(pattern=f"^{names.TYPE.pattern}$")]
@@ -58,10 +61,10 @@ class EventIn(msgspec.Struct, forbid_unknown_fields=True):
     time: Annotated[Seq | None, Meta(description="Nanoseconds since 1970. The default is now.")] = None
 
 
-Events = Annotated[list[EventIn], _documented(minItems=1)]
+Events = Annotated[list[EventBody], _documented(minItems=1)]
 
 
-class StreamIn(msgspec.Struct, forbid_unknown_fields=True):
+class StreamBody(msgspec.Struct, forbid_unknown_fields=True):
     """What to append to the stream in the path."""
 
     events: Events
@@ -71,23 +74,23 @@ class StreamIn(msgspec.Struct, forbid_unknown_fields=True):
     ] = None
 
 
-class PartIn(StreamIn, forbid_unknown_fields=True, kw_only=True):
+class PartBody(StreamBody, forbid_unknown_fields=True, kw_only=True):
     """What to append to one of several streams."""
 
     stream: Annotated[str, _documented(pattern=f"^{names.KIND.pattern}/{names.NAME.pattern}$")]
 
 
-class PartsIn(msgspec.Struct, forbid_unknown_fields=True):
+class PartsBody(msgspec.Struct, forbid_unknown_fields=True):
     """What to append to several streams in one commit."""
 
-    parts: Annotated[list[PartIn], _documented(minItems=1)]
+    parts: Annotated[list[PartBody], _documented(minItems=1)]
 
 
 Stored = Annotated[int, Meta(description="How many of the events were stored already, by their ids.")]
 Pruned = Annotated[bool, Meta(description="They were pruned since, so only the seqs are known.")]
 
 
-class Receipt(msgspec.Struct, frozen=True):
+class AppendReceipt(msgspec.Struct, frozen=True):
     """Where the events that were appended to one stream are."""
 
     stream: str
@@ -100,10 +103,10 @@ class Receipt(msgspec.Struct, frozen=True):
     pruned: Pruned | UnsetType = UNSET
 
 
-class Receipts(msgspec.Struct, frozen=True):
+class AppendReceipts(msgspec.Struct, frozen=True):
     """Where the events of all parts are."""
 
-    parts: list[Receipt]
+    parts: list[AppendReceipt]
 
 
 # --- the routes ------------------------------------------------------------------------------------------------------
@@ -112,47 +115,50 @@ class Receipts(msgspec.Struct, frozen=True):
 @routes.post(
     "/v1/streams/{kind}/{name}/events",
     Need.APPEND,
-    Answer(Receipt, REFUSALS, (201,)),
-    body=StreamIn,
+    Responses(AppendReceipt, REFUSALS, (201,)),
+    body=StreamBody,
     headers=IDEMPOTENT,
     no_query=NO_QUERY,
 )
-async def append_to_stream(request: Request, kind: Kind, name: Name) -> Response:
+async def append_to_stream(request: HttpRequest, kind: Kind, name: Name) -> Response:
     """Append events to a stream, all or none, and answer when they are on disk."""
-    length = bodies.expect_json(request)
-    with request.service.appends.enter() as admission:
-        body = await bodies.read(request, admission, length)
-        given = await bodies.decode(body, StreamIn, admission)
-        part = PartIn(stream=f"{kind}/{name}", events=given.events, expected=given.expected)
-        done = await _append(request, [part], len(body))
+    stream = f"{kind}/{name}"
+    done = await _append(
+        request, StreamBody, lambda body: [PartBody(stream=stream, events=body.events, expected=body.expected)]
+    )
     return _answer(done, done.receipts[0])
 
 
 @routes.post(
-    "/v1/append", Need.APPEND, Answer(Receipts, REFUSALS, (201,)), body=PartsIn, headers=IDEMPOTENT, no_query=NO_QUERY
+    "/v1/append",
+    Need.APPEND,
+    Responses(AppendReceipts, REFUSALS, (201,)),
+    body=PartsBody,
+    headers=IDEMPOTENT,
+    no_query=NO_QUERY,
 )
-async def append_to_streams(request: Request) -> Response:
+async def append_to_streams(request: HttpRequest) -> Response:
     """Append events to several streams in one commit, all or none, and answer when they are on disk."""
-    length = bodies.expect_json(request)
-    with request.service.appends.enter() as admission:
-        body = await bodies.read(request, admission, length)
-        parts = (await bodies.decode(body, PartsIn, admission)).parts
-        done = await _append(request, parts, len(body))
-    return _answer(done, Receipts(done.receipts))
+    done = await _append(request, PartsBody, lambda body: body.parts)
+    return _answer(done, AppendReceipts(done.receipts))
 
 
-async def _append(request: Request, parts: list[PartIn], size: int) -> Done:
-    began = time.perf_counter()
-    service, key = request.service, idempotency.key_of(request)
-    caller = Caller(request.principal, request.scope["tally.request_id"], idempotency.endpoint_of(request), key)
-    done = await _append_for(service, caller, parts, is_large=size > bodies.INLINE_BYTES_MAX)
+async def _append(request: HttpRequest, shape: type[Shape], parts_of: Callable[[Shape], list[PartBody]]) -> Done:
+    """Read a body of this shape, and append its parts. It takes room among the appends until they are on disk."""
+    service, length = request.service, bodies.expect_json(request)
+    with service.appends.enter() as admission:
+        body, size = await bodies.read(request, admission, length, shape)
+        began, parts = time.perf_counter(), parts_of(body)
+        key, endpoint = idempotency.key_of(request), idempotency.endpoint_of(request)
+        caller = Caller(request.principal, request.scope["tally.request_id"], endpoint, key)
+        done = await _append_for(service, caller, parts, is_large=size > bodies.INLINE_BYTES_MAX)
     if not done.repeated:
         events = sum(len(part.events) for part in parts)
         service.metrics.appended(events=events, size=size, seconds=time.perf_counter() - began)
     return done
 
 
-def _answer(done: Done, receipt: Receipt | Receipts) -> Response:
+def _answer(done: Done, receipt: AppendReceipt | AppendReceipts) -> Response:
     headers = idempotency.REPLAYED if done.repeated else None
     return Response(msgspec.json.encode(receipt), 201, headers, "application/json")
 
@@ -183,11 +189,11 @@ class Caller(msgspec.Struct, frozen=True):
 class Done(msgspec.Struct, frozen=True):
     """The result of an append: a receipt for each part. `repeated`: it had taken effect before."""
 
-    receipts: list[Receipt]
+    receipts: list[AppendReceipt]
     repeated: bool = False
 
 
-async def _append_for(service: Service, caller: Caller, given: list[PartIn], *, is_large: bool = False) -> Done:
+async def _append_for(service: Service, caller: Caller, given: list[PartBody], *, is_large: bool = False) -> Done:
     """Append for a caller, and wait until it is on disk. A large append is prepared in a thread."""
     if is_large:
         parts, record = await asyncio.to_thread(_ready, service, caller, given)
@@ -206,7 +212,7 @@ async def _append_for(service: Service, caller: Caller, given: list[PartIn], *, 
     return Done([_receipt(item, stored=item.stored if record is None else UNSET) for item in done])
 
 
-def _ready(service: Service, caller: Caller, given: list[PartIn]) -> tuple[list[Part], CommandRecord | None]:
+def _ready(service: Service, caller: Caller, given: list[PartBody]) -> tuple[list[Part], CommandRecord | None]:
     """What is submitted: the parts as the store takes them, and the record of the key if there is one."""
     stamp = caller.stamp
     parts = [_part(service, caller.principal, part, stamp) for part in given]
@@ -241,7 +247,7 @@ def _narrowed(service: Service, principal: Principal, parts: list[Part]) -> dict
     return new
 
 
-def _part(service: Service, principal: Principal, given: PartIn, stamp: dict[str, str]) -> Part:
+def _part(service: Service, principal: Principal, given: PartBody, stamp: dict[str, str]) -> Part:
     if principal.org is not None and service.visibility.is_infrastructure(given.stream):
         raise errors.NothingHere()
     events = [
@@ -277,13 +283,13 @@ def _expected(given: int | str | None) -> expectation.Expected:
     return expectation.check(given)
 
 
-def _record(service: Service, caller: Caller, given: list[PartIn]) -> CommandRecord:
+def _record(service: Service, caller: Caller, given: list[PartBody]) -> CommandRecord:
     assert caller.key is not None
     key = CommandKey(_org_of(caller.principal, given), caller.principal.actor, caller.endpoint, caller.key)
     return CommandRecord(key, idempotency.hash_of(given), RESPONSE, service.store.clock())
 
 
-def _org_of(principal: Principal, given: list[PartIn]) -> str:
+def _org_of(principal: Principal, given: list[PartBody]) -> str:
     """The org of the data: the caller's, or the one that all events name. It is empty if they name several or none."""
     if principal.org is not None:
         return principal.org
@@ -292,7 +298,7 @@ def _org_of(principal: Principal, given: list[PartIn]) -> str:
     return str(same.pop()) if len(same) == 1 else ""
 
 
-def _repeated(service: Service, record: CommandRecord) -> list[Receipt] | None:
+def _repeated(service: Service, record: CommandRecord) -> list[AppendReceipt] | None:
     """The receipts of the same request; None if it never took effect. A different request is refused."""
     stored = service.store.log.commands.load(record.key)
     if stored is None:
@@ -303,18 +309,18 @@ def _repeated(service: Service, record: CommandRecord) -> list[Receipt] | None:
     return [_receipt(Appended(*range_, *place)) for range_, place in zip(stored.ranges, stored.places, strict=True)]
 
 
-def _read_back(service: Service, stream: str, first: int, last: int) -> Receipt:
+def _read_back(service: Service, stream: str, first: int, last: int) -> AppendReceipt:
     try:
         begin, end = (iterate.at(service.store.log, stream, seq) for seq in (first, last))
     except errors.HistoryPruned:
         begin = end = None
     if begin is None or end is None:
-        return Receipt(stream, first, last, pruned=True)
+        return AppendReceipt(stream, first, last, pruned=True)
     return _receipt(Appended(stream, first, last, begin.position, end.position, end.link))
 
 
-def _receipt(done: Appended, *, stored: int | UnsetType = UNSET) -> Receipt:
-    return Receipt(
+def _receipt(done: Appended, *, stored: int | UnsetType = UNSET) -> AppendReceipt:
+    return AppendReceipt(
         done.stream,
         done.first_seq,
         done.last_seq,

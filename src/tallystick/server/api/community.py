@@ -13,15 +13,15 @@ from tallystick.server.api.reply import (
     READ,
     reply,
 )
-from tallystick.server.http.route import Answer, Request, Routes
+from tallystick.server.http.route import HttpRequest, Responses, Routes
 
 if TYPE_CHECKING:
     from tallystick.server.gossip import Community
 
 routes = Routes("community")
 
-PULLED = Answer(dict[str, Any], (403, 404, 429, 503))
-EXCHANGED = Answer(dict[str, Any], (400, 403, 404, 408, 413, 429, 503))
+PULLED = Responses(dict[str, Any], (403, 404, 429, 503))
+EXCHANGED = Responses(dict[str, Any], (400, 403, 404, 408, 413, 429, 503))
 
 
 class _FromCommunity(Response):
@@ -35,7 +35,7 @@ class _FromCommunity(Response):
         await self._community.answer(scope, receive, send)
 
 
-def _community(request: Request) -> Community:
+def _community(request: HttpRequest) -> Community:
     community = request.service.operations.community
     if community is None:
         raise errors.NothingHere()
@@ -43,7 +43,7 @@ def _community(request: Request) -> Community:
 
 
 @routes.get("/v1/community", Need.ADMIN, READ)
-async def read_community(request: Request) -> Response:
+async def read_community(request: HttpRequest) -> Response:
     """Members, peers, the last round with each peer, and where the node differs from others."""
     community = _community(request)
     return reply(await request.service.run(community.status))
@@ -54,6 +54,6 @@ async def read_community(request: Request) -> Response:
 @routes.post("/sync/v1/events", Need.OPEN, EXCHANGED)
 @routes.post("/sync/v1/fetch", Need.OPEN, EXCHANGED)
 @routes.post("/sync/v1/reconcile", Need.OPEN, EXCHANGED)
-async def gossip(request: Request) -> Response:
+async def gossip(request: HttpRequest) -> Response:
     """What peers of a community ask each other. Requests and responses are signed."""
     return _FromCommunity(_community(request))

@@ -9,10 +9,10 @@ from starlette.responses import Response
 from tallystick import errors
 from tallystick.event.line import line
 from tallystick.server.access import Need, Principal
-from tallystick.server.api.log_page import EventOut, EventPage, LogQuery, cursor_at, read_page
+from tallystick.server.api.log_page import EventOut, EventPage, EventQuery, cursor_at, read_page
 from tallystick.server.api.parameters import LIMIT, After, Filters, Id, Label, Limit, Position, Time
 from tallystick.server.http.page_response import PageResponse
-from tallystick.server.http.route import Answer, Request, Routes
+from tallystick.server.http.route import HttpRequest, Responses, Routes
 from tallystick.server.service import Service
 from tallystick.store import control
 from tallystick.store.selection import select
@@ -21,9 +21,9 @@ routes = Routes("read")
 audit_routes = Routes("audit")
 
 
-@routes.get("/v1/events", Need.READ, Answer(EventPage, (401, 403, 404, 409, 410, 422, 429, 501, 503)))
+@routes.get("/v1/events", Need.READ, Responses(EventPage, (401, 403, 404, 409, 410, 422, 429, 501, 503)))
 async def read_events(
-    request: Request,
+    request: HttpRequest,
     filters: Filters,
     after: After = "0",
     until: Position | None = None,
@@ -32,7 +32,7 @@ async def read_events(
     over_pruned: bool = False,
 ) -> Response:
     """A page of the events after `after`, in order of position. Continue with `after` set to `cursor`."""
-    query = LogQuery(
+    query = EventQuery(
         after=after,
         until=until,
         limit=limit,
@@ -43,15 +43,15 @@ async def read_events(
     return await PageResponse.of(request.service, _events, request.principal, query)
 
 
-@routes.get("/v1/events/{id}", Need.READ, Answer(EventOut, (401, 403, 404, 410, 422, 429, 501, 503)))
-async def read_event(request: Request, id: Id) -> Response:
+@routes.get("/v1/events/{id}", Need.READ, Responses(EventOut, (401, 403, 404, 410, 422, 429, 501, 503)))
+async def read_event(request: HttpRequest, id: Id) -> Response:
     """The event with this id."""
     return await PageResponse.of(request.service, _event, request.principal, id)
 
 
-@audit_routes.get("/v1/audit", Need.ADMIN, Answer(EventPage, (401, 403, 404, 409, 422, 429, 501, 503)))
+@audit_routes.get("/v1/audit", Need.ADMIN, Responses(EventPage, (401, 403, 404, 409, 422, 429, 501, 503)))
 async def read_audit(
-    request: Request,
+    request: HttpRequest,
     after: After = "0",
     limit: Limit = LIMIT,
     org: Label | None = None,
@@ -61,11 +61,11 @@ async def read_audit(
 ) -> Response:
     """The control facts after `after`: settings, tokens, snapshots, and everything that removed or sealed events."""
     selection = select(org=org, time_from=time_from, time_until=time_until)
-    query = LogQuery(after=after, limit=limit, selection=selection)
+    query = EventQuery(after=after, limit=limit, selection=selection)
     return await PageResponse.of(request.service, _audit, query, actor=actor)
 
 
-def _events(service: Service, principal: Principal, query: LogQuery) -> bytes:
+def _events(service: Service, principal: Principal, query: EventQuery) -> bytes:
     """A page of the log as JSON: the events, how far the log was scanned, and which damaged ranges were skipped."""
     events, through, holes = read_page(service, principal, query, bytes_max=service.limits.page_bytes_max)
     cursor = cursor_at(service, query, events, through)
@@ -82,7 +82,7 @@ def _event(service: Service, principal: Principal, id: str) -> bytes:
     return line(found).encode()
 
 
-def _audit(service: Service, query: LogQuery, *, actor: str | None) -> bytes:
+def _audit(service: Service, query: EventQuery, *, actor: str | None) -> bytes:
     """A page of the control facts as JSON: what was done to the store, and by whom."""
     after = service.store.after(query.after)
     facts = control.audit(service.store.log, after=after, selection=query.selection)

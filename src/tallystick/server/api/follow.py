@@ -17,10 +17,10 @@ from starlette.types import Receive, Scope, Send
 
 from tallystick import errors
 from tallystick.server.access import Need, Principal, authorise
-from tallystick.server.api.log_page import LogQuery, cursor_at, read_page
+from tallystick.server.api.log_page import EventQuery, cursor_at, read_page
 from tallystick.server.api.parameters import After, Filters
 from tallystick.server.gate import Admission
-from tallystick.server.http.route import Answer, Request, Routes
+from tallystick.server.http.route import HttpRequest, Responses, Routes
 from tallystick.server.service import Service
 from tallystick.server.tail import (
     FAILED,
@@ -56,22 +56,24 @@ Again = Callable[[], Awaitable[Principal]]
 @routes.get(
     "/v1/follow",
     Need.READ,
-    Answer(str, (401, 403, 404, 409, 410, 422, 429, 501, 503), media="text/event-stream"),
+    Responses(str, (401, 403, 404, 409, 410, 422, 429, 501, 503), media="text/event-stream"),
     headers=(LAST_EVENT_ID,),
 )
-async def follow(request: Request, filters: Filters, after: After | None = None, over_pruned: bool = False) -> Response:
+async def follow(
+    request: HttpRequest, filters: Filters, after: After | None = None, over_pruned: bool = False
+) -> Response:
     """Events as they arrive, each with its cursor as id. Resumes after Last-Event-ID, or starts after `after`.
 
     Without either it starts now.
     """
     begin = request.headers.get("last-event-id", after)
-    query = LogQuery(after=0 if begin is None else begin, selection=filters.selection, over_pruned=over_pruned)
+    query = EventQuery(after=0 if begin is None else begin, selection=filters.selection, over_pruned=over_pruned)
     again = partial(authorise, request.service, request.scope, Need.READ)
     return await _follow(request.service, request.principal, query, from_now=begin is None, again=again)
 
 
 async def _follow(
-    service: Service, principal: Principal, query: LogQuery, *, from_now: bool, again: Again
+    service: Service, principal: Principal, query: EventQuery, *, from_now: bool, again: Again
 ) -> EventStream:
     """A stream of what the query selects, or of what arrives from now on. It refuses a query that cannot be read."""
     if capabilities.GLOBAL_ORDER not in service.store.log.capabilities:
@@ -102,7 +104,7 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, service: Service, principal: Principal, query: LogQuery, *, again: Again) -> None:
+    def __init__(self, service: Service, principal: Principal, query: EventQuery, *, again: Again) -> None:
         super().__init__(headers=HEADERS)
         del self.headers["content-length"]
         self._service = service

@@ -15,7 +15,7 @@ from tallystick.server.api.reply import (
     begin,
     reply,
 )
-from tallystick.server.http.route import Request, Routes
+from tallystick.server.http.route import HttpRequest, Routes
 from tallystick.server.service import Service
 from tallystick.server.verification import begin_verify
 
@@ -23,13 +23,13 @@ routes = Routes("operations")
 
 
 @routes.get("/v1/integrity", Need.ADMIN, READ)
-async def read_integrity(request: Request) -> Response:
+async def read_integrity(request: HttpRequest) -> Response:
     """Damaged ranges, problems that the engine reports, the last verification, and the one that is running."""
     return reply(await request.service.run(_known, request.service))
 
 
 @routes.post("/v1/integrity/verify", Need.ADMIN, JOB, headers=IDEMPOTENT)
-async def verify_log(request: Request) -> Response:
+async def verify_log(request: HttpRequest) -> Response:
     """Verify every frame, checksum, sequence, link and control fact, in the background."""
     return await begin(request, None, begin_verify)
 

@@ -25,7 +25,7 @@ from tallystick.server.api.reply import (
     reply,
 )
 from tallystick.server.http import bodies
-from tallystick.server.http.route import Answer, Request, Routes
+from tallystick.server.http.route import HttpRequest, Responses, Routes
 from tallystick.server.jobs import Job, Progress
 from tallystick.server.service import Service
 
@@ -38,13 +38,13 @@ STACKS_MAX = 2000
 
 
 @routes.get("/v1/jobs", Need.ADMIN, READ)
-async def list_jobs(request: Request) -> Response:
+async def list_jobs(request: HttpRequest) -> Response:
     """The long operations of this process, the newest first."""
     return reply({"jobs": request.service.operations.jobs.all()})
 
 
-@routes.get("/v1/jobs/{id}", Need.ADMIN, Answer(Job, ADMIN_REFUSALS))
-async def read_job(request: Request, id: str) -> Response:
+@routes.get("/v1/jobs/{id}", Need.ADMIN, Responses(Job, ADMIN_REFUSALS))
+async def read_job(request: HttpRequest, id: str) -> Response:
     """One long operation: its progress, and its result."""
     return reply(request.service.operations.jobs.get(id))
 
@@ -52,19 +52,19 @@ async def read_job(request: Request, id: str) -> Response:
 # --- a profile -------------------------------------------------------------------------------------------------------
 
 
-class ProfileIn(msgspec.Struct, forbid_unknown_fields=True):
+class ProfileBody(msgspec.Struct, forbid_unknown_fields=True):
     """For how long to take a profile."""
 
     seconds: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": SECONDS_MAX})] = 5.0
 
 
-@routes.post("/v1/profile", Need.ADMIN, JOB_FROM_BODY, body=ProfileIn, headers=IDEMPOTENT)
-async def profile(request: Request) -> Response:
+@routes.post("/v1/profile", Need.ADMIN, JOB_FROM_BODY, body=ProfileBody, headers=IDEMPOTENT)
+async def profile(request: HttpRequest) -> Response:
     """Sample the stack of every thread a hundred times a second. The result of the job is folded stacks.
 
     Flame graph tools read folded stacks (`thread;outer;inner count`). They contain only names of code.
     """
-    body = await bodies.read_small(request, ProfileIn)
+    body = await bodies.read_small(request, ProfileBody)
     if not 0 < body.seconds <= SECONDS_MAX:
         raise errors.InvalidValue(what="seconds", value=body.seconds, must=f"up to {SECONDS_MAX:g}")
     return await begin(request, body, _begin_profile, seconds=body.seconds)

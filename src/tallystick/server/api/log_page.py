@@ -23,7 +23,7 @@ LOOKED_MAX = 200_000  # positions that a filter scans for one page
 EVENT_BYTES = 600  # what the fields other than payload and meta take in a page, approximately
 
 
-class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
+class EventQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of the log is wanted."""
 
     after: int | str = 0  # a position, or a cursor
@@ -64,7 +64,7 @@ class EventPage(msgspec.Struct):
 
 
 def read_page(
-    service: Service, principal: Principal, query: LogQuery, *, bytes_max: int
+    service: Service, principal: Principal, query: EventQuery, *, bytes_max: int
 ) -> tuple[list[Event], int, list[Hole]]:
     """A page of about this size: the events, how far the log was scanned, and the ranges that were skipped."""
     begin = service.store.after(query.after, over_holes=query.over_holes)
@@ -141,7 +141,7 @@ def size_of(event: Event) -> int:
     return EVENT_BYTES + len(event.payload or b"") + len(event.meta)
 
 
-def cursor_at(service: Service, query: LogQuery, found: list[Event], through: int) -> str:
+def cursor_at(service: Service, query: EventQuery, found: list[Event], through: int) -> str:
     """The cursor to continue after, with evidence of this history."""
     if found and found[-1].position == through:
         return service.store.cursor(found[-1])

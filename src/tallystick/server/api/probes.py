@@ -10,16 +10,16 @@ from starlette.responses import Response
 from tallystick.server import health, metrics
 from tallystick.server.access import Need
 from tallystick.server.health import Verdict
-from tallystick.server.http.route import Answer, Request, Routes
+from tallystick.server.http.route import HttpRequest, Responses, Routes
 
 routes = Routes("operations")
 
-PROBE = Answer(dict[str, Any], (), (200, 503))
+PROBE = Responses(dict[str, Any], (), (200, 503))
 IGNORED = ""  # a monitoring tool may add parameters
 
 
-@routes.get("/metrics", Need.ADMIN, Answer(str, (401, 403), media="text/plain"), no_query=IGNORED)
-async def read_metrics(request: Request) -> Response:
+@routes.get("/metrics", Need.ADMIN, Responses(str, (401, 403), media="text/plain"), no_query=IGNORED)
+async def read_metrics(request: HttpRequest) -> Response:
     """Figures for Prometheus."""
     service = request.service
     page = await service.in_thread(service.operations.metrics.page)
@@ -27,14 +27,14 @@ async def read_metrics(request: Request) -> Response:
 
 
 @routes.get("/health", Need.OPEN, PROBE, no_query=IGNORED)
-async def read_health(request: Request) -> Response:
+async def read_health(request: HttpRequest) -> Response:
     """Whether the store is sound: log, index, free space, writer, the last verification."""
     service = request.service
     return _verdict(await service.in_thread(health.health, service.operations))
 
 
 @routes.get("/ready", Need.OPEN, PROBE, no_query=IGNORED)
-async def read_ready(request: Request) -> Response:
+async def read_ready(request: HttpRequest) -> Response:
     """Whether requests are accepted and can be served."""
     service = request.service
     return _verdict(await service.in_thread(health.ready, service.operations))

@@ -26,7 +26,7 @@ from tallystick.server.api.reply import (
     reply,
 )
 from tallystick.server.http import bodies
-from tallystick.server.http.route import Request, Routes
+from tallystick.server.http.route import HttpRequest, Routes
 from tallystick.server.rebuild import begin_rebuild
 from tallystick.server.sample import has_order
 from tallystick.server.service import Service
@@ -43,13 +43,13 @@ TIMEOUT_SECONDS = 5.0
 # --- projections and consumers ---------------------------------------------------------------------------------------
 
 
-class DropProjectionIn(msgspec.Struct, forbid_unknown_fields=True):
+class DropProjectionBody(msgspec.Struct, forbid_unknown_fields=True):
     """Why a projection is dropped."""
 
     reason: str = ""
 
 
-class DropConsumerIn(msgspec.Struct, forbid_unknown_fields=True):
+class DropConsumerBody(msgspec.Struct, forbid_unknown_fields=True):
     """Which consumer to drop, and whether to drop its dead letters too."""
 
     name: str
@@ -57,7 +57,7 @@ class DropConsumerIn(msgspec.Struct, forbid_unknown_fields=True):
     reason: str = ""
 
 
-class ResetConsumerIn(msgspec.Struct, forbid_unknown_fields=True):
+class ResetConsumerBody(msgspec.Struct, forbid_unknown_fields=True):
     """Which consumer to reset, and the position after which it continues."""
 
     name: str
@@ -66,7 +66,7 @@ class ResetConsumerIn(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @routes.get("/v1/projections", Need.ADMIN, READ)
-async def list_projections(request: Request) -> Response:
+async def list_projections(request: HttpRequest) -> Response:
     """Every projection and consumer with its lag, in events and in seconds."""
     service = request.service
     found = await service.run(_projections, service)
@@ -74,40 +74,42 @@ async def list_projections(request: Request) -> Response:
 
 
 @routes.get("/v1/consumers", Need.ADMIN, READ)
-async def list_consumers(request: Request) -> Response:
+async def list_consumers(request: HttpRequest) -> Response:
     """Every consumer that keeps a checkpoint here, with its lag and the number of its dead letters."""
     return reply({"consumers": await request.service.run(_consumers, request.service)})
 
 
 @routes.post("/v1/projections/{name}/rebuild", Need.ADMIN, JOB, headers=IDEMPOTENT)
-async def rebuild_projection(request: Request, name: str) -> Response:
+async def rebuild_projection(request: HttpRequest, name: str) -> Response:
     """Rebuild the rows of a projection. The live rows stay readable until the new ones have caught up."""
     return await begin(request, None, begin_rebuild, name)
 
 
-@routes.post("/v1/projections/{name}/drop", Need.ADMIN, CHANGED, body=DropProjectionIn, headers=IDEMPOTENT)
-async def drop_projection(request: Request, name: str) -> Response:
+@routes.post("/v1/projections/{name}/drop", Need.ADMIN, CHANGED, body=DropProjectionBody, headers=IDEMPOTENT)
+async def drop_projection(request: HttpRequest, name: str) -> Response:
     """Drop the rows or tables of a projection that this service does not run. A control fact records it."""
-    service, body = request.service, await bodies.read_small(request, DropProjectionIn)
+    service, body = request.service, await bodies.read_small(request, DropProjectionBody)
     by = request.principal.actor
     return await change(request, body, lambda: service.in_thread(_drop, service, name, by=by, reason=body.reason))
 
 
-@routes.post("/v1/consumers/drop", Need.ADMIN, CHANGED, body=DropConsumerIn, headers=IDEMPOTENT)
-async def drop_consumer(request: Request) -> Response:
+@routes.post("/v1/consumers/drop", Need.ADMIN, CHANGED, body=DropConsumerBody, headers=IDEMPOTENT)
+async def drop_consumer(request: HttpRequest) -> Response:
     """Drop the checkpoint of a consumer, and with `letters` its dead letters. A control fact records it."""
-    return await _change_consumer(request, await bodies.read_small(request, DropConsumerIn), projections.drop_consumer)
-
-
-@routes.post("/v1/consumers/reset", Need.ADMIN, CHANGED, body=ResetConsumerIn, headers=IDEMPOTENT)
-async def reset_consumer(request: Request) -> Response:
-    """Let a consumer continue after another position. A control fact records it."""
     return await _change_consumer(
-        request, await bodies.read_small(request, ResetConsumerIn), projections.reset_consumer
+        request, await bodies.read_small(request, DropConsumerBody), projections.drop_consumer
     )
 
 
-async def _change_consumer(request: Request, body: Any, function: Callable[..., Any]) -> Response:
+@routes.post("/v1/consumers/reset", Need.ADMIN, CHANGED, body=ResetConsumerBody, headers=IDEMPOTENT)
+async def reset_consumer(request: HttpRequest) -> Response:
+    """Let a consumer continue after another position. A control fact records it."""
+    return await _change_consumer(
+        request, await bodies.read_small(request, ResetConsumerBody), projections.reset_consumer
+    )
+
+
+async def _change_consumer(request: HttpRequest, body: Any, function: Callable[..., Any]) -> Response:
     service, by = request.service, request.principal.actor
     options = msgspec.structs.asdict(body)
     return await change(request, body, lambda: service.in_thread(function, service.store, **options, by=by))
@@ -118,7 +120,7 @@ async def _change_consumer(request: Request, body: Any, function: Callable[..., 
 
 @routes.get("/v1/wait", Need.READ, READ)
 async def wait(
-    request: Request,
+    request: HttpRequest,
     projection: Label,
     position: Position,
     timeout: Annotated[float, Meta(ge=0, le=300)] = TIMEOUT_SECONDS,

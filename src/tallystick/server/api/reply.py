@@ -9,15 +9,15 @@ import msgspec
 from starlette.responses import Response
 
 from tallystick.server.http import idempotency
-from tallystick.server.http.route import Answer, Request
+from tallystick.server.http.route import HttpRequest, Responses
 from tallystick.server.jobs import Job
 
 ADMIN_REFUSALS = (401, 403, 404, 409, 422, 429, 501, 503)
 BODY_REFUSALS = (400, 408, 413, 415)
-READ = Answer(dict[str, Any], ADMIN_REFUSALS)
-CHANGED = Answer(dict[str, Any], (*ADMIN_REFUSALS, 507, *BODY_REFUSALS))
-JOB = Answer(Job, ADMIN_REFUSALS, (202,))
-JOB_FROM_BODY = Answer(Job, (*ADMIN_REFUSALS, *BODY_REFUSALS), (202,))
+READ = Responses(dict[str, Any], ADMIN_REFUSALS)
+CHANGED = Responses(dict[str, Any], (*ADMIN_REFUSALS, 507, *BODY_REFUSALS))
+JOB = Responses(Job, ADMIN_REFUSALS, (202,))
+JOB_FROM_BODY = Responses(Job, (*ADMIN_REFUSALS, *BODY_REFUSALS), (202,))
 
 
 def reply(value: Any, *, status: int = 200, secret: bool = False) -> Response:
@@ -26,7 +26,7 @@ def reply(value: Any, *, status: int = 200, secret: bool = False) -> Response:
     return Response(msgspec.json.encode(value), status, headers, "application/json")
 
 
-async def change(request: Request, body: Any, work: Callable[[], Awaitable[Any]]) -> Response:
+async def change(request: HttpRequest, body: Any, work: Callable[[], Awaitable[Any]]) -> Response:
     """The result of `work` as JSON; it is done once per idempotency key."""
 
     async def act(_: Any) -> Response:
@@ -35,7 +35,7 @@ async def change(request: Request, body: Any, work: Callable[[], Awaitable[Any]]
     return await idempotency.once(request, body, act)
 
 
-async def begin(request: Request, body: Any, job: Callable[..., Job], *args: Any, **options: Any) -> Response:
+async def begin(request: HttpRequest, body: Any, job: Callable[..., Job], *args: Any, **options: Any) -> Response:
     """A job that was begun, and where to ask for it; it is begun once per idempotency key."""
 
     async def act(_: Any) -> Response:

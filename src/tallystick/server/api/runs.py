@@ -21,7 +21,7 @@ from tallystick.server.api.reply import (
     reply,
 )
 from tallystick.server.http import problems
-from tallystick.server.http.route import Request, Routes
+from tallystick.server.http.route import HttpRequest, Routes
 from tallystick.server.service import Service
 from tallystick.store import iterate
 from tallystick.store.page import StreamInfo
@@ -39,21 +39,21 @@ routes = Routes("runs")
 
 
 @routes.get("/v1/runs", Need.READ, READ)
-async def list_runs(request: Request, after: Cursor = "", limit: Limit = PAGE) -> Response:
+async def list_runs(request: HttpRequest, after: Cursor = "", limit: Limit = PAGE) -> Response:
     """The runs by id, with their states."""
     service = request.service
     return reply(await service.run(_listed, service, request.principal, after=after, limit=limit))
 
 
 @routes.get("/v1/runs/{run}", Need.READ, READ)
-async def read_run(request: Request, run: str) -> Response:
+async def read_run(request: HttpRequest, run: str) -> Response:
     """The state of a run and of each of its nodes, and its graph."""
     return reply(await request.service.run(_run, request.service, request.principal, run))
 
 
 @routes.get("/v1/telemetry", Need.READ, READ)
 async def read_telemetry(
-    request: Request,
+    request: HttpRequest,
     run: Label | None = None,
     node: Label | None = None,
     worker: Label | None = None,

@@ -24,12 +24,12 @@ from tallystick.server.api.reply import (
     reply,
 )
 from tallystick.server.http import bodies
-from tallystick.server.http.route import Request, Routes
+from tallystick.server.http.route import HttpRequest, Routes
 from tallystick.server.jobs import Job, Progress
 from tallystick.server.service import Service
 from tallystick.state import shelf, validation
 from tallystick.state.retention import retain
-from tallystick.state.shelf import Entry
+from tallystick.state.shelf import SnapshotEntry
 from tallystick.store import facts, iterate
 
 PAGE = 100
@@ -49,7 +49,7 @@ retention_routes = Routes("operations")
 # --- the routes ------------------------------------------------------------------------------------------------------
 
 
-class SnapshotIn(msgspec.Struct, forbid_unknown_fields=True):
+class SnapshotBody(msgspec.Struct, forbid_unknown_fields=True):
     """What to snapshot: a stream, or the store if no stream is named; with one reducer, or with all."""
 
     stream: str = ""
@@ -57,13 +57,13 @@ class SnapshotIn(msgspec.Struct, forbid_unknown_fields=True):
     protect: bool = False
 
 
-class ProtectionIn(msgspec.Struct, forbid_unknown_fields=True):
+class ProtectionBody(msgspec.Struct, forbid_unknown_fields=True):
     """Whether retention must keep the snapshot."""
 
     protected: bool = True
 
 
-class RetentionIn(msgspec.Struct, forbid_unknown_fields=True):
+class RetentionBody(msgspec.Struct, forbid_unknown_fields=True):
     """Whether only to report what would be done."""
 
     dry_run: bool = True
@@ -71,7 +71,7 @@ class RetentionIn(msgspec.Struct, forbid_unknown_fields=True):
 
 @routes.get("/v1/snapshots", Need.ADMIN, READ)
 async def list_snapshots(
-    request: Request, stream: OfStream | None = None, after: Cursor = "", limit: Limit = PAGE
+    request: HttpRequest, stream: OfStream | None = None, after: Cursor = "", limit: Limit = PAGE
 ) -> Response:
     """The snapshots of a stream, newest first; without `stream`, those of every stream, by name."""
     service = request.service
@@ -80,42 +80,42 @@ async def list_snapshots(
     return reply(await service.run(_of_stream, service, stream, after=after, limit=limit))
 
 
-@routes.post("/v1/snapshots", Need.ADMIN, JOB_FROM_BODY, body=SnapshotIn, headers=IDEMPOTENT)
-async def make_snapshot(request: Request) -> Response:
+@routes.post("/v1/snapshots", Need.ADMIN, JOB_FROM_BODY, body=SnapshotBody, headers=IDEMPOTENT)
+async def make_snapshot(request: HttpRequest) -> Response:
     """Snapshot a stream with the reducers that fold it; without a stream, the whole store at one position."""
-    body = await bodies.read_small(request, SnapshotIn)
+    body = await bodies.read_small(request, SnapshotBody)
     return await begin(request, body, _begin_snapshot, body.stream, reducer=body.reducer, protected=body.protect)
 
 
 @routes.post("/v1/snapshots/verify", Need.ADMIN, JOB, headers=IDEMPOTENT)
-async def verify_snapshots(request: Request) -> Response:
+async def verify_snapshots(request: HttpRequest) -> Response:
     """Check every snapshot and fingerprint against a replay of the log."""
     return await begin(request, None, _begin_check)
 
 
 @routes.get("/v1/snapshots/{id}", Need.ADMIN, READ)
-async def read_snapshot(request: Request, id: str) -> Response:
+async def read_snapshot(request: HttpRequest, id: str) -> Response:
     """One snapshot, checked: `problem` is null, or says what is wrong with it."""
     return reply(await request.service.run(_snapshot, request.service, id))
 
 
-@routes.post("/v1/snapshots/{id}/protect", Need.ADMIN, CHANGED, body=ProtectionIn, headers=IDEMPOTENT)
-async def protect_snapshot(request: Request, id: str) -> Response:
+@routes.post("/v1/snapshots/{id}/protect", Need.ADMIN, CHANGED, body=ProtectionBody, headers=IDEMPOTENT)
+async def protect_snapshot(request: HttpRequest, id: str) -> Response:
     """Protect a snapshot from retention, or stop protecting it."""
-    service, body = request.service, await bodies.read_small(request, ProtectionIn)
+    service, body = request.service, await bodies.read_small(request, ProtectionBody)
     return await change(request, body, lambda: service.run(_protect, service, id, protected=body.protected))
 
 
 @retention_routes.get("/v1/retention", Need.ADMIN, READ)
-async def read_retention(request: Request) -> Response:
+async def read_retention(request: HttpRequest) -> Response:
     """The policy in force, and the last dry run."""
     return reply(await request.service.run(_policy, request.service))
 
 
-@retention_routes.post("/v1/retention", Need.ADMIN, JOB_FROM_BODY, body=RetentionIn, headers=IDEMPOTENT)
-async def begin_retention(request: Request) -> Response:
+@retention_routes.post("/v1/retention", Need.ADMIN, JOB_FROM_BODY, body=RetentionBody, headers=IDEMPOTENT)
+async def begin_retention(request: HttpRequest) -> Response:
     """Report what the policy would remove, and why it keeps the rest (`dry_run`, the default); or do it."""
-    body = await bodies.read_small(request, RetentionIn)
+    body = await bodies.read_small(request, RetentionBody)
     return await begin(request, body, _begin_retention, dry_run=body.dry_run)
 
 
@@ -138,7 +138,7 @@ def _of_stream(service: Service, stream: str, *, after: str, limit: int) -> dict
 
 def _of_all(service: Service, *, after: str, limit: int) -> dict[str, Any]:
     """The newest snapshots of every stream by name, those of the store first; `next` is a stream."""
-    found: list[Entry] = []
+    found: list[SnapshotEntry] = []
     for scanned, stream in enumerate(_subjects(service, after), 1):
         found += islice(shelf.entries(service.store, stream), limit)
         if len(found) >= limit or scanned >= STREAMS_SCANNED_MAX:
@@ -153,7 +153,7 @@ def _subjects(service: Service, after: str) -> Iterator[str]:
     yield from (info.stream for info in every if not names.is_reserved(info.stream))
 
 
-def _as_json(entry: Entry) -> dict[str, Any]:
+def _as_json(entry: SnapshotEntry) -> dict[str, Any]:
     fact = entry.fact
     return {
         "id": entry.id.hex(),
@@ -181,7 +181,7 @@ def _protect(service: Service, id: str, *, protected: bool) -> dict[str, Any]:
     return _as_json(_entry(service, id))
 
 
-def _entry(service: Service, id: str) -> Entry:
+def _entry(service: Service, id: str) -> SnapshotEntry:
     try:
         wanted = bytes.fromhex(id)
     except ValueError:

@@ -10,22 +10,22 @@ from starlette.responses import Response
 from tallystick.event import schema
 from tallystick.server.access import Need, Principal
 from tallystick.server.http.page_response import PageResponse
-from tallystick.server.http.route import Answer, Request, Routes
+from tallystick.server.http.route import HttpRequest, Responses, Routes
 from tallystick.server.service import Service
 
-ANSWER = Answer(dict[str, Any], (401, 403, 429, 503))
+ANSWER = Responses(dict[str, Any], (401, 403, 429, 503))
 
 routes = Routes("read")
 
 
 @routes.get("/v1/store", Need.READ, ANSWER)
-async def read_store(request: Request) -> Response:
+async def read_store(request: HttpRequest) -> Response:
     """The engine and profile, the head, whether the store can be written to, and whether it is damaged."""
     return await PageResponse.of(request.service, _store, request.principal)
 
 
 @routes.get("/v1/schemas", Need.READ, ANSWER)
-async def read_schemas(request: Request) -> Response:
+async def read_schemas(request: HttpRequest) -> Response:
     """Every type of the catalog with the JSON Schema of each version, as `tally schema export` writes it."""
     return await PageResponse.of(request.service, _schemas)
 

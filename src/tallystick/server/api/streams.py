@@ -17,7 +17,7 @@ from tallystick.server.access import Need, Principal
 from tallystick.server.api.log_page import STEP_EVENTS, STEP_GROWTH, EventPage, fitting, size_of
 from tallystick.server.api.parameters import LIMIT, Hash, Kind, Label, Limit, Name, Position, Seq
 from tallystick.server.http.page_response import PageResponse
-from tallystick.server.http.route import Answer, Request, Routes
+from tallystick.server.http.route import HttpRequest, Responses, Routes
 from tallystick.server.merge import merge
 from tallystick.server.service import Service
 from tallystick.state import Reducer
@@ -48,9 +48,9 @@ class StreamPage(msgspec.Struct):
     next: Annotated[str | None, Meta(description="Continue after this. It is null at the end.")]
 
 
-@routes.get("/v1/streams", Need.READ, Answer(StreamPage, (401, 403, 404, 422, 429, 501, 503)))
+@routes.get("/v1/streams", Need.READ, Responses(StreamPage, (401, 403, 404, 422, 429, 501, 503)))
 async def list_streams(
-    request: Request,
+    request: HttpRequest,
     after: Annotated[str, Meta(max_length=names.LABEL_MAX)] = "",
     limit: Limit = LIMIT,
     kind: Label | None = None,
@@ -63,15 +63,17 @@ async def list_streams(
     return await PageResponse.of(request.service, _streams, request.principal, **wanted)
 
 
-@routes.get("/v1/streams/{kind}/{name}", Need.READ, Answer(StreamOut, (401, 403, 404, 422, 429, 501, 503)))
-async def read_stream(request: Request, kind: Kind, name: Name) -> Response:
+@routes.get("/v1/streams/{kind}/{name}", Need.READ, Responses(StreamOut, (401, 403, 404, 422, 429, 501, 503)))
+async def read_stream(request: HttpRequest, kind: Kind, name: Name) -> Response:
     """Where a stream ends, the org that it belongs to, the link of its last event, and what was pruned of it."""
     return await PageResponse.of(request.service, _stream, request.principal, f"{kind}/{name}")
 
 
-@routes.get("/v1/streams/{kind}/{name}/events", Need.READ, Answer(EventPage, (401, 403, 404, 410, 422, 429, 501, 503)))
+@routes.get(
+    "/v1/streams/{kind}/{name}/events", Need.READ, Responses(EventPage, (401, 403, 404, 410, 422, 429, 501, 503))
+)
 async def read_stream_events(
-    request: Request,
+    request: HttpRequest,
     kind: Kind,
     name: Name,
     after: Position = 0,
@@ -148,7 +150,7 @@ class StateOut(msgspec.Struct):
     damage: str
 
 
-STATE = Answer(StateOut, (401, 403, 404, 409, 410, 422, 429, 501, 503))
+STATE = Responses(StateOut, (401, 403, 404, 409, 410, 422, 429, 501, 503))
 Reduced = Annotated[str, Meta(max_length=200)]
 Time = Annotated[int, Meta(ge=0, le=limits.INT_MAX, description="Nanoseconds since 1970.")]
 Degraded = Annotated[
@@ -158,7 +160,7 @@ Degraded = Annotated[
 
 @routes.get("/v1/streams/{kind}/{name}/state", Need.READ, STATE)
 async def read_state(
-    request: Request,
+    request: HttpRequest,
     kind: Kind,
     name: Name,
     reducer: Reduced = merge.name,
@@ -175,7 +177,7 @@ async def read_state(
 
 @routes.get("/v1/state", Need.READ, STATE)
 async def read_store_state(
-    request: Request,
+    request: HttpRequest,
     reducer: Reduced,
     position: Position | None = None,
     time: Time | None = None,

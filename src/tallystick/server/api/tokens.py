@@ -19,14 +19,14 @@ from tallystick.server.api.reply import (
     reply,
 )
 from tallystick.server.http import bodies, idempotency
-from tallystick.server.http.route import Answer, Request, Routes
+from tallystick.server.http.route import HttpRequest, Responses, Routes
 from tallystick.server.service import Service
 from tallystick.server.tokens import Tokens
 
 routes = Routes("tokens")
 
 
-class TokenIn(msgspec.Struct, forbid_unknown_fields=True):
+class TokenBody(msgspec.Struct, forbid_unknown_fields=True):
     """What a new token allows, for whom, and for how long."""
 
     kind: Annotated[str, Meta(extra_json_schema={"enum": list(tokens.KINDS)})]
@@ -38,7 +38,7 @@ class TokenIn(msgspec.Struct, forbid_unknown_fields=True):
     note: str = ""
 
 
-class RevocationIn(msgspec.Struct, forbid_unknown_fields=True):
+class RevocationBody(msgspec.Struct, forbid_unknown_fields=True):
     """Why a token is revoked."""
 
     reason: str = ""
@@ -51,7 +51,7 @@ def _book(service: Service) -> Tokens:
 
 
 @routes.get("/v1/tokens", Need.ADMIN, READ)
-async def list_tokens(request: Request) -> Response:
+async def list_tokens(request: HttpRequest) -> Response:
     """Every token that was issued, without its secret."""
     book = _book(request.service)
     await book.fresh()
@@ -63,17 +63,17 @@ async def list_tokens(request: Request) -> Response:
 @routes.post(
     "/v1/tokens",
     Need.ADMIN,
-    Answer(dict[str, Any], CHANGED.refusals, (201,)),
-    body=TokenIn,
+    Responses(dict[str, Any], CHANGED.refusals, (201,)),
+    body=TokenBody,
     headers=IDEMPOTENT,
 )
-async def issue_token(request: Request) -> Response:
+async def issue_token(request: HttpRequest) -> Response:
     """Issue a token. Its secret is in this response and is not stored.
 
     With an `Idempotency-Key`, the same process gives the same response to the same request for ten minutes. After that
     the response says which token was issued, with `token` null.
     """
-    service, body = request.service, await bodies.read_small(request, TokenIn)
+    service, body = request.service, await bodies.read_small(request, TokenBody)
     claims = msgspec.structs.asdict(body)
     kind = claims.pop("kind")
 
@@ -90,9 +90,9 @@ def _issued(token: tokens.Token, secret: str | None) -> Response:
     return reply(msgspec.to_builtins(token) | {"token": secret}, status=201, secret=True)
 
 
-@routes.post("/v1/tokens/{id}/revoke", Need.ADMIN, CHANGED, body=RevocationIn, headers=IDEMPOTENT)
-async def revoke_token(request: Request, id: str) -> Response:
+@routes.post("/v1/tokens/{id}/revoke", Need.ADMIN, CHANGED, body=RevocationBody, headers=IDEMPOTENT)
+async def revoke_token(request: HttpRequest, id: str) -> Response:
     """Revoke a token. This process refuses it from this response on, and other processes within a second."""
-    service, body = request.service, await bodies.read_small(request, RevocationIn)
+    service, body = request.service, await bodies.read_small(request, RevocationBody)
     by = request.principal.actor
     return await change(request, body, lambda: service.in_thread(_book(service).revoke, id, reason=body.reason, by=by))

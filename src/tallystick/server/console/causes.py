@@ -1,7 +1,7 @@
-"""The causes of an event, found by id, and its consequences, looked for in a bounded part of what came behind it.
+"""The causes of an event, found by id, and its consequences, found by scanning a bounded part of the log after it.
 
-`meta.causation_id` names the event that brought an event about. Nothing indexes the other direction, so consequences
-are looked for by reading on; what they brought about is found on the same way.
+`meta.causation_id` names the cause of an event. No index has the other direction, so consequences are found by reading
+the positions after the event. The same scan finds the consequences of the consequences.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KEY = "causation_id"
 
 
 class CauseGraph(msgspec.Struct):
-    """An event with what led to it and what followed, in columns of generations; edges go from cause to consequence."""
+    """An event with its causes and consequences, in columns of generations. Edges go from cause to consequence."""
 
     event: Event
     events: dict[str, Event] = {}
@@ -42,8 +42,8 @@ class CauseGraph(msgspec.Struct):
         return [[id_ for id_, at in self.depth.items() if at == level] for level in range(low, high + 1)]
 
 
-def story(store: Store, event: Event, *, reach: int = REACH) -> CauseGraph:
-    """The causes of an event, and its consequences within `reach` positions behind it."""
+def find_causes(store: Store, event: Event, *, reach: int = REACH) -> CauseGraph:
+    """The causes of an event, and its consequences within `reach` positions after it."""
     own = ids.to_text(event.id)
     found = CauseGraph(event=event, events={own: event}, depth={own: 0}, head=store.head())
     _find_causes(store, found, own)
@@ -78,7 +78,7 @@ def _find_causes(store: Store, found: CauseGraph, own: str) -> None:
 def _find(store: Store, id_: str) -> Event | None:
     try:
         return store.find(id_)
-    except (errors.InvalidInput, errors.Damaged):  # a cause outside of this store may have any name
+    except (errors.InvalidInput, errors.Damaged):  # a cause outside of this store may have any id
         return None
 
 
@@ -106,17 +106,17 @@ def _add(found: CauseGraph, begun: set[str], cause: str, event: Event) -> None:
 
 
 def says(found: CauseGraph) -> str:
-    """How far the look for consequences went, in words."""
+    """How far the scan for consequences went, in words."""
     if found.full:
-        return f"Stopped at {NODES_MAX} events, at position {found.reached:,}. Open one of them to go on from there."
+        return f"Stopped at {NODES_MAX} events, at position {found.reached:,}. Open one of them to continue from there."
     if found.reached >= found.head:
-        return f"Everything behind this event was looked at, up to position {found.head:,}."
-    behind = found.reached - found.event.position
-    return f"Looked at {behind:,} positions behind this event, up to {found.reached:,} of {found.head:,}."
+        return f"Everything after this event was scanned, up to position {found.head:,}."
+    after = found.reached - found.event.position
+    return f"Scanned {after:,} positions after this event, up to {found.reached:,} of {found.head:,}."
 
 
 def drawing(found: CauseGraph, href: Any) -> dict[str, Any]:
-    """The story as the graph module takes it. `href` makes the address of an event's page."""
+    """The graph as the script takes it. `href` makes the address of the page of an event."""
     nodes: dict[str, Any] = {}
     for id_ in found.depth:
         event = found.events.get(id_)
@@ -125,7 +125,7 @@ def drawing(found: CauseGraph, href: Any) -> dict[str, Any]:
                 "name": "not in this store",
                 "fact": id_[:24],
                 "state": "missing",
-                "title": f"{id_}: not here",
+                "title": f"{id_}: not in this store",
             }
             continue
         title = f"{event.type}, {event.stream} at {event.seq}, position {event.position}"

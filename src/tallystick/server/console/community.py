@@ -1,4 +1,4 @@
-"""The community page: members, peers, the last round with each and what it moved, and what is disputed."""
+"""The community page: members, peers, the last round with each peer and what it transferred, and disputes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from tallystick.server.console import display, render, route
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 
 if TYPE_CHECKING:
     from tallystick.server.gossip import Community
@@ -19,7 +19,7 @@ pages = route.pages()
 
 
 @pages.get("/community")
-def show_community(request: Request) -> Response:
+def show_community(request: HttpRequest) -> Response:
     """The community that this service takes part in, if any."""
     service = request.service
     found = service.operations.community
@@ -40,7 +40,7 @@ def _facts(community: Community, now: int) -> dict[str, Any]:
 
 
 def _members(community: Community, facts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Members, the highest rank first, with how far each one's feed goes here."""
+    """Members, the highest rank first, with the end of each one's feed here."""
     tips = community.log.replica.tips()
     found = []
     for node, rank in sorted(facts["members"].items(), key=lambda item: (-item[1], item[0])):
@@ -59,15 +59,15 @@ def _members(community: Community, facts: dict[str, Any]) -> list[dict[str, Any]
 
 
 def _peer(peer: dict[str, Any], now: int) -> dict[str, Any]:
-    """A peer and the last round with it: what it moved is in what the two differed."""
+    """A peer and the last round with it. What the round transferred is the difference of the two."""
     blank = {"url": peer["url"], "key": peer["key"], "received": "", "sent": ""}
     if "at" not in peer:
-        return blank | {"when": "not yet", "tone": "warn", "says": "The first round is still to come."}
+        return blank | {"when": "not yet", "tone": "warn", "says": "There was no round yet."}
     when = display.ago(peer["at"], now)
     if "failed" in peer:
         return blank | {"when": when, "tone": "bad", "says": peer["failed"]}
     sent, received = peer["result"]["sent_count"], peer["result"]["received_count"]
-    says = f"{sent + received:,} events were on one side alone; now they are on both."
+    says = f"{sent + received:,} events were on one side only. Now both have them."
     same = "None: both had the same."
     return blank | {
         "when": when,

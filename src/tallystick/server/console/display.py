@@ -1,6 +1,6 @@
-"""How values are put before people: times, sizes, payloads; and characters that would hide or turn text made visible.
+"""Values as text for people: times, sizes and payloads. Characters that hide or reverse text are made visible.
 
-What comes out is text. Escaping for HTML is left to the templates, which escape everything.
+The templates escape the text for HTML.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LAYOUT = frozenset("\n\t")
 
 
 def plain(text: str) -> str:
-    """A text in which every character can be seen: what would turn, join or hide others stands there by its number."""
+    """A text in which every character is visible. Characters that reverse, join or hide others are shown by number."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_seen(character) for character in text)
@@ -33,7 +33,7 @@ def _seen(character: str) -> str:
 
 
 def finalize(value: Any) -> Any:
-    """What templates print of a value: texts made visible, nothing for None."""
+    """What templates print of a value: visible text, and nothing for None."""
     if value is None:
         return ""
     return plain(value) if type(value) is str else value
@@ -50,10 +50,10 @@ def moment(ns: int) -> str:
 
 
 def ago(ns: int, now: int) -> str:
-    """How long ago something was, roughly."""
+    """How long ago something was, approximately."""
     passed = (now - ns) / 1e9
     if passed < 0:
-        return "ahead of this clock"
+        return "in the future"
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if passed >= 2 * size:
             return f"{passed / size:.0f} {unit} ago"
@@ -61,14 +61,14 @@ def ago(ns: int, now: int) -> str:
 
 
 def count(number: int | float | None) -> str:
-    """A number with its thousands apart."""
+    """A number with separated thousands."""
     return "–" if number is None else f"{number:,.0f}"
 
 
 def size(number: int | float | None) -> str:
     """A size in bytes for people."""
     if number is None:
-        return "not told"
+        return "unknown"
     given = float(number)
     for unit in ("B", "kB", "MB", "GB"):
         if given < 1000:
@@ -78,17 +78,17 @@ def size(number: int | float | None) -> str:
 
 
 def pretty(text: bytes, most: int = PAYLOAD_CHARACTERS_MAX) -> tuple[str, int]:
-    """JSON on several lines, numbers as they were written, and how many characters were left off."""
+    """Indented JSON, with numbers as they were written; and how many characters were cut off."""
     return cut(plain(msgspec.json.format(text, indent=2).decode()), most)
 
 
 def cut(text: str, most: int) -> tuple[str, int]:
-    """The beginning of a text, and how many characters were left off."""
+    """The beginning of a text, and how many characters were cut off."""
     return text[:most], max(0, len(text) - most)
 
 
 def glance(payload: bytes | None) -> str:
-    """The beginning of a payload, for a line of a list."""
+    """The beginning of a payload, for one line of a list."""
     if payload is None:
         return "erased"
     text = plain(payload[: 4 * GLANCE_CHARACTERS_MAX].decode(errors="ignore"))

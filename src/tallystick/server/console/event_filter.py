@@ -1,4 +1,4 @@
-"""What a person asked for in the filter of the events page, checked. What cannot be meant is said beside the field."""
+"""The filter of the events page, checked. An invalid value is reported next to its field."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TEXT_MAX = 300
 
 
 class EventFilter(msgspec.Struct, frozen=True):
-    """The filter as it was typed, what it selects, and what is wrong with it."""
+    """The filter as it was typed, what it selects, and its problem if any."""
 
     typed: dict[str, str]
     selection: Selection = EVERYTHING
@@ -40,12 +40,12 @@ class EventFilter(msgspec.Struct, frozen=True):
 
     @property
     def filtered(self) -> bool:
-        """Whether anything is asked for."""
+        """Whether any field has a value."""
         return any(self.typed.values())
 
 
 def read(given: dict[str, str]) -> EventFilter:
-    """The filter in a query. Nothing is a pattern: names are compared as they are."""
+    """The filter in a query. Names are compared exactly; there are no patterns."""
     typed = {name: given.get(name, "").strip()[:_TEXT_MAX] for name in NAMES}
     parts: dict[str, str | int] = {}
     for name, value in typed.items():
@@ -61,7 +61,7 @@ def read(given: dict[str, str]) -> EventFilter:
 
 
 def _time(text: str) -> int:
-    """A time in ns: a date, or a date and a time of day, in UTC unless it says otherwise."""
+    """A time in ns, from a date, or from a date and a time of day, in UTC unless it has another offset."""
     must = "a time such as 2026-01-31 or 2026-01-31 03:00:00, in UTC"
     try:
         found = datetime.fromisoformat(text)

@@ -1,19 +1,30 @@
-"""The events page, and the page of one event."""
+"""The events page: the newest first, by cursor; and the page of one event.
+
+Nothing is counted, and a rare filter scans the log backwards in bounded steps.
+"""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+import msgspec
 from starlette.responses import Response
 
 from tallystick import errors
 from tallystick.event import canonical, chain, ids
 from tallystick.event.model import Event
-from tallystick.server.console import browsing, causes, display, event_filter, render, route
-from tallystick.server.http.route import Request
+from tallystick.server.console import causes, display, event_filter, render, route
+from tallystick.server.http.route import HttpRequest
 from tallystick.store import facts, iterate
+from tallystick.store.page import Hole
+from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.store import Store
 
+PAGE_EVENTS = 50
+WINDOW_MAX = 10_000
+SCANNED_MAX = 400_000
+SCAN_SECONDS = 0.5
 META_CHARACTERS_MAX = 2_000
 
 pages = route.pages()
@@ -21,15 +32,15 @@ data = route.data()
 
 
 @pages.get("/events")
-def show_events(request: Request, before: int | None = None) -> Response:
+def show_events(request: HttpRequest, before: int | None = None) -> Response:
     """The newest events that pass a filter."""
     store: Store = request.service.store
     asked = event_filter.read(dict(request.query_params))
     if asked.problem:
-        found = browsing.EventList([], 0)
+        found = EventList([], 0)
     else:
         until = None if before is None else max(0, before)
-        found = browsing.newest(store, until=until, selection=asked.selection)
+        found = newest(store, until=until, selection=asked.selection)
     return render.page(
         request,
         "events.html",
@@ -52,11 +63,54 @@ def show_events(request: Request, before: int | None = None) -> Response:
     )
 
 
+class EventList(msgspec.Struct):
+    """Events, newest first. Everything after `reached` was scanned; it is the cursor for older events."""
+
+    events: list[Event]
+    reached: int
+    holes: list[Hole] = []
+
+    @property
+    def more(self) -> bool:
+        """Whether there may be older events."""
+        return self.reached > 0
+
+
+def newest(
+    store: Store, *, until: int | None = None, selection: Selection = EVERYTHING, limit: int = PAGE_EVENTS
+) -> EventList:
+    """The newest `limit` events at or before a position, or as many as a bounded scan finds."""
+    end = store.head() if until is None else min(until, store.head())
+    found = EventList([], end)
+    window = limit
+    ends = time.monotonic() + SCAN_SECONDS
+    while found.reached > 0 and len(found.events) < limit:
+        _scan(store, found, selection, window, limit)
+        window = min(window * 4, WINDOW_MAX)
+        if end - found.reached >= SCANNED_MAX or time.monotonic() > ends:
+            break
+    return found
+
+
+def _scan(store: Store, found: EventList, selection: Selection, window: int, limit: int) -> None:
+    """Scan one window further back. If it has more events than are wanted, the cursor stays in it."""
+    last, first = found.reached, max(0, found.reached - window)
+    seen: list[Event] = []
+    for page in store.pages(
+        after=first, until=last, selection=selection, limit=last - first, over_holes=True, over_pruned=True
+    ):
+        seen += page.events
+        found.holes += [hole for hole in page.holes if hole not in found.holes]
+    taken = seen[::-1][: limit - len(found.events)]
+    found.events += taken
+    found.reached = taken[-1].position - 1 if len(taken) < len(seen) else first
+
+
 # --- one event -------------------------------------------------------------------------------------------------------
 
 
 def _event(store: Store, id_: str) -> Event:
-    """The event of that id; what is no id is not here either."""
+    """The event with this id; `NothingHere` if there is none, or this is not an id."""
     try:
         found = store.find(id_)
     except errors.InvalidInput:
@@ -67,11 +121,11 @@ def _event(store: Store, id_: str) -> Event:
 
 
 @pages.get("/events/{id_}")
-def show_event(request: Request, id_: str) -> Response:
+def show_event(request: HttpRequest, id_: str) -> Response:
     """One event: payload, causes and consequences, envelope, hashes."""
     store: Store = request.service.store
     event = _event(store, id_)
-    story = causes.story(store, event)
+    graph = causes.find_causes(store, event)
     payload, left = display.pretty(event.payload) if event.payload is not None else (None, 0)
     return render.page(
         request,
@@ -84,7 +138,7 @@ def show_event(request: Request, id_: str) -> Response:
         left=left,
         bytes=len(event.payload or b""),
         about=facts.stream_about(event.stream) if not event.stream.startswith("tally.") else event.stream,
-        graph=causes.drawing(story, render.event_href),
+        graph=causes.drawing(graph, render.event_href),
         reach=causes.REACH,
         meta=_meta(event),
         previous=_neighbour(store, event, -1),
@@ -94,7 +148,7 @@ def show_event(request: Request, id_: str) -> Response:
 
 
 def _meta(event: Event) -> list[tuple[str, str]]:
-    """The meta, a line a key."""
+    """The meta, one line per key."""
     found = []
     for key, value in sorted(event.metadata.items()):
         text = value if isinstance(value, str) else canonical.encode_state(value).decode()
@@ -103,11 +157,11 @@ def _meta(event: Event) -> list[tuple[str, str]]:
 
 
 def _neighbour(store: Store, event: Event, by: int) -> str | None:
-    found = _beside(store, event, by)
+    found = _in_stream(store, event, by)
     return render.event_href(found) if found is not None else None
 
 
-def _beside(store: Store, event: Event, by: int) -> Event | None:
+def _in_stream(store: Store, event: Event, by: int) -> Event | None:
     try:
         return iterate.at(store.log, event.stream, event.seq + by)
     except (errors.Damaged, errors.HistoryPruned):
@@ -118,7 +172,7 @@ def _hashes(store: Store, event: Event) -> dict[str, Any]:
     """Checksum and link, computed again."""
     holds = event.payload is None or chain.checksum(event.payload) == event.checksum
     says = "erased, so it cannot be compared" if event.payload is None else "holds" if holds else "does not hold"
-    before = _beside(store, event, -1)
+    before = _in_stream(store, event, -1)
     cut = store.cut(event.stream)
     at_cut = cut.link if cut is not None and cut.through == event.seq - 1 else None
     previous = chain.GENESIS if event.seq == 1 else before.link if before is not None else at_cut
@@ -132,8 +186,8 @@ def _hashes(store: Store, event: Event) -> dict[str, Any]:
 
 
 @pages.get("/events/{id_}/payload")
-def download_payload(request: Request, id_: str) -> Response:
-    """The payload as bytes to keep: never shown by the browser, whatever it is."""
+def download_payload(request: HttpRequest, id_: str) -> Response:
+    """The payload as a download. The browser must not display it, whatever it is."""
     event = _event(request.service.store, id_)
     if event.payload is None:
         raise errors.NothingHere()
@@ -142,8 +196,8 @@ def download_payload(request: Request, id_: str) -> Response:
 
 
 @data.get("/events/{id_}/causes")
-def look_further(request: Request, id_: str, reach: int = causes.REACH) -> Response:
-    """Causes and consequences, looked for further."""
+def look_further(request: HttpRequest, id_: str, reach: int = causes.REACH) -> Response:
+    """Causes and consequences, with a longer scan."""
     store: Store = request.service.store
-    story = causes.story(store, _event(store, id_), reach=reach)
-    return render.data(causes.drawing(story, render.event_href))
+    graph = causes.find_causes(store, _event(store, id_), reach=reach)
+    return render.data(causes.drawing(graph, render.event_href))

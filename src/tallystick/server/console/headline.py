@@ -1,7 +1,7 @@
-"""What the overview says first: a line for each thing that is looked at, and all of them in a few words.
+"""The first lines of the overview: one line per check, and a headline for all of them.
 
-A line is `bad` when somebody has to do something, `warn` when somebody should look, else `ok`. The headline is that of
-the worst line. docs/console.md states the thresholds; what was never looked at is never `ok`.
+A line is `bad` if somebody must act, `warn` if somebody should look, otherwise `ok`. The headline is as bad as the
+worst line. docs/console.md lists the thresholds. What was never checked is never `ok`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SAID = {
 
 
 class CheckLine(msgspec.Struct, frozen=True):
-    """One thing that is looked at."""
+    """The result of one check."""
 
     what: str
     state: str
@@ -45,7 +45,7 @@ class CheckLine(msgspec.Struct, frozen=True):
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """What the lines are computed from. `not_writing` says why appends are refused, if they are.
 
-    `failure` says why the store did not answer the last look, and `scheduler` why that stopped.
+    `failure` says why the store gave no sample, and `scheduler` why the scheduler stopped.
     """
 
     verdict: Verdict
@@ -62,7 +62,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lines(seen: Seen) -> list[CheckLine]:
-    """A line for each check, in the order of the page."""
+    """One line per check, in the order of the page."""
     found = [_checked(seen, check) for check in _SAID]
     found += [_verification(seen)]
     if seen.failure:
@@ -107,7 +107,7 @@ def _checked(seen: Seen, check: str) -> CheckLine:
 def _verification(seen: Seen) -> CheckLine:
     what, job = "verification", seen.verified
     if job is None or job.ended is None:
-        return CheckLine(what, WARN, "the log was not verified since the service began")
+        return CheckLine(what, WARN, "the log was not verified since the service started")
     when = display.ago(job.ended, seen.now)
     count = len(job.result["problems"])
     if not job.result["ok"]:
@@ -120,18 +120,18 @@ def _verification(seen: Seen) -> CheckLine:
 
 
 def _lag(lags: Sequence[Gauge]) -> CheckLine:
-    """How far the readers are behind; our own bookkeeping is not one of them."""
-    damaged = [f"the place of {gauge.kind} {gauge.name} is damaged" for gauge in lags if gauge.damaged]
+    """How far the readers are behind. Our own bookkeeping does not count."""
+    damaged = [f"the checkpoint of {gauge.kind} {gauge.name} is damaged" for gauge in lags if gauge.damaged]
     if damaged:
         return CheckLine("lag", BAD, f"{_some(damaged)}; run `tally doctor`")
     readers = [gauge for gauge in lags if not names.is_reserved(gauge.name)]
     behind = [gauge for gauge in readers if _tone(gauge) != OK]
     if not behind:
-        return CheckLine("lag", OK, "nobody is far behind" if readers else "nobody follows the log")
+        return CheckLine("lag", OK, "no reader is far behind" if readers else "nothing follows the log")
     behind.sort(key=lambda gauge: -gauge.lag.events)
     state = BAD if any(_tone(gauge) == BAD for gauge in behind) else WARN
-    told = [f"{gauge.kind} {gauge.name} is {display.count(gauge.lag.events)} events behind" for gauge in behind]
-    return CheckLine("lag", state, _some(told))
+    lines = [f"{gauge.kind} {gauge.name} is {display.count(gauge.lag.events)} events behind" for gauge in behind]
+    return CheckLine("lag", state, _some(lines))
 
 
 def _tone(gauge: Gauge) -> str:
@@ -145,9 +145,9 @@ def _tone(gauge: Gauge) -> str:
 
 def _dead_letters(seen: Seen) -> CheckLine:
     if seen.letters is not None and not seen.letters.whole:
-        kept = "nobody knows how many" if seen.letters.kept is None else display.count(seen.letters.kept)
-        told = f"{kept} were kept, and {display.count(seen.letters.found)} are found"
-        return CheckLine("dead letters", BAD, f"{told}; `tally deadletters --recount` records it")
+        kept = "an unknown number" if seen.letters.kept is None else display.count(seen.letters.kept)
+        found = f"{kept} were kept, and {display.count(seen.letters.found)} are found"
+        return CheckLine("dead letters", BAD, f"{found}; `tally deadletters --recount` records it")
     parked = sorted((gauge for gauge in seen.lags if gauge.dead_letters), key=lambda gauge: -gauge.dead_letters)
     if not parked:
         return CheckLine("dead letters", OK, "none")
@@ -155,6 +155,6 @@ def _dead_letters(seen: Seen) -> CheckLine:
     return CheckLine("dead letters", BAD, f"{_some(named)}; `tally deadletters` shows, replays and drops them")
 
 
-def _some(told: list[str]) -> str:
-    more = len(told) - NAMED_MAX
-    return ", ".join(told[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+def _some(texts: list[str]) -> str:
+    more = len(texts) - NAMED_MAX
+    return ", ".join(texts[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""The integrity page: verifying the whole log with progress, and the chain drawn around whatever is wrong."""
+"""The integrity page: verifying the whole log with progress, and the chain around each problem."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from tallystick import errors
 from tallystick.server.console import display, links, render, route
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 from tallystick.server.verification import begin_verify
 from tallystick.store.store import Store
 
@@ -22,13 +22,13 @@ data = route.data()
 
 
 @pages.get("/integrity")
-def show_integrity(request: Request) -> Response:
+def show_integrity(request: HttpRequest) -> Response:
     """What is known to be wrong, and the last verification."""
     service = request.service
     jobs = [job for job in service.operations.jobs.all() if job.kind == VERIFY]
     last = next((job for job in jobs if job.state == "done"), None)
     report = last.result if last is not None else None
-    told = service.store.report()
+    known = service.store.report()
     problems = report["problems"] if report else []
     ended = display.ago(last.ended, service.store.clock()) if last is not None and last.ended else ""
     return render.page(
@@ -42,8 +42,8 @@ def show_integrity(request: Request) -> Response:
         problems=list(_drawn(service.store, problems[:PROBLEMS_DRAWN])),
         unshown=max(0, len(problems) - PROBLEMS_DRAWN),
         holes=list(_holes(service.store)),
-        recovered=told.recovered,
-        facts=[(key.replace("_", " "), _value(key, value)) for key, value in told.facts.items()],
+        recovered=known.recovered,
+        facts=[(key.replace("_", " "), _value(key, value)) for key, value in known.facts.items()],
     )
 
 
@@ -61,12 +61,12 @@ def _drawn(store: Store, problems: list[dict[str, Any]]) -> Iterator[dict[str, A
 
 
 def _rings(store: Store, stream: str, seq: int) -> list[links.Ring]:
-    """The chain around a problem that has a place in a stream."""
+    """The chain around a problem, if the problem names a stream and a seq."""
     if not stream or not seq:
         return []
     try:
         return links.of_stream(store, stream, seq)
-    except errors.TallyError:  # what is damaged may keep even its surroundings from being read
+    except errors.TallyError:  # damage may make its surroundings unreadable too
         return []
 
 
@@ -76,7 +76,7 @@ def _holes(store: Store) -> Iterator[dict[str, Any]]:
 
 
 @data.post("/integrity/verify")
-def verify(request: Request) -> Response:
+def verify(request: HttpRequest) -> Response:
     """Begin to verify the whole log."""
     by = request.principal.actor
     return render.data({"id": begin_verify(request.service, by=by).id})

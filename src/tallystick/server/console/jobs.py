@@ -1,18 +1,18 @@
-"""How a long operation stands, for the script that shows its progress."""
+"""The progress of a long operation, for the script that shows it."""
 
 from __future__ import annotations
 
 from starlette.responses import Response
 
 from tallystick.server.console import render, route
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 from tallystick.server.jobs import Job
 
 data = route.data()
 
 
 @data.get("/jobs/{id_}")
-def job_status(request: Request, id_: str) -> Response:
+def job_status(request: HttpRequest, id_: str) -> Response:
     """Progress of one job."""
     service = request.service
     job = service.operations.jobs.get(id_)

@@ -1,4 +1,4 @@
-"""The chain around one place: each event beside what its link should be, with holes and pruned parts as such."""
+"""The chain around one event: each link with what it should be, and holes and pruned parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REACH = 2
 
 
 class Ring(msgspec.Struct):
-    """One place of the chain. `kind` is `good`, `bad`, `hole`, `pruned` or `missing`; `breaks` is towards the next."""
+    """A link. `kind` is `good`, `bad`, `hole`, `pruned` or `missing`. `breaks`: the next one does not follow."""
 
     kind: str
     seq: str
@@ -30,7 +30,7 @@ class Ring(msgspec.Struct):
 
 
 def of_stream(store: Store, stream: str, seq: int, *, reach: int = REACH) -> list[Ring]:
-    """The chain of a stream from `reach` events before a seq to `reach` behind it."""
+    """The chain of a stream, from `reach` events before a seq to `reach` after it."""
     head = store.stream_head(stream)
     last = min(seq + reach, head.seq if head else seq)
     rings = []
@@ -72,9 +72,9 @@ def _ring(event: Event, before: Event | bytes | None) -> Ring:
     computed = chain.link(event, previous) if previous is not None else None
     why = []
     if event.payload is not None and chain.checksum(event.payload) != event.checksum:
-        why.append("the payload does not have this checksum")
+        why.append("the payload does not match this checksum")
     if computed is not None and computed != event.link:
-        why.append("the link is not what its text hashes to")
+        why.append("the link is not the hash of the event")
     return Ring(
         kind="bad" if why else "good",
         seq=str(event.seq),
@@ -87,13 +87,13 @@ def _ring(event: Event, before: Event | bytes | None) -> Ring:
 
 
 def around_hole(store: Store, hole: Hole, *, reach: int = REACH) -> list[Ring]:
-    """The log around a damaged range: what stands before it, the hole, what stands behind it."""
+    """The log around a damaged range: the events before it, the hole, and the events after it."""
     before = _events(store, max(0, hole.first - 1 - reach), hole.first - 1)
-    behind = _events(store, hole.last, hole.last + reach)
+    after = _events(store, hole.last, hole.last + reach)
     count = hole.last - hole.first + 1
     named = str(hole.first) if count == 1 else f"{hole.first} – {hole.last}"
     middle = Ring("hole", named, why=hole.reason, type=f"{count:,} damaged position{'s' if count > 1 else ''}")
-    return _broken([*map(_at_position, before), middle, *map(_at_position, behind)])
+    return _broken([*map(_at_position, before), middle, *map(_at_position, after)])
 
 
 def _events(store: Store, after: int, until: int) -> list[Event]:
@@ -107,12 +107,12 @@ def _events(store: Store, after: int, until: int) -> list[Event]:
 
 def _at_position(event: Event) -> Ring:
     bad = event.payload is not None and chain.checksum(event.payload) != event.checksum
-    why = "the payload does not have this checksum" if bad else ""
+    why = "the payload does not match this checksum" if bad else ""
     return Ring("bad" if bad else "good", str(event.position), event.position, event.type, event.link.hex(), why=why)
 
 
 def _broken(rings: list[Ring]) -> list[Ring]:
-    """Mark where the chain does not hold: on both sides of whatever is not good."""
+    """Mark where the chain is broken: on both sides of a ring that is not good."""
     for ring, after in pairwise(rings):
         ring.breaks = ring.kind in ("hole", "missing", "bad") or after.kind in ("hole", "missing", "bad")
     return rings

@@ -1,4 +1,4 @@
-"""The overview: how fast, how far behind, how large, how sound; sampled once a second while somebody looks."""
+"""The overview: rate, lag, size and health, sampled once a second while somebody looks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.responses import Response
 from tallystick import errors
 from tallystick.server.console import headline, render, route
 from tallystick.server.health import health
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 from tallystick.server.sample import Sample, Sampler
 from tallystick.server.service import Service
 
@@ -26,7 +26,7 @@ data = route.data()
 
 
 class Watch:
-    """Samples of one service, the last ten minutes. It begins with the first look and ends when nobody looks."""
+    """Samples of one service over the last ten minutes. It runs from the first visit until nobody looks."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -37,7 +37,7 @@ class Watch:
         self.last: Sample | None = None
 
     async def look(self) -> None:
-        """Take a first sample, and go on taking them."""
+        """Take a first sample, and continue to take them."""
         self._asked = time.monotonic()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -53,7 +53,7 @@ class Watch:
     async def _take(self) -> None:
         try:
             self.last = await self._service.in_thread(self._sampler.sample)
-        except (errors.TallyError, RuntimeError):  # the service is ending
+        except (errors.TallyError, RuntimeError):  # the service stops
             return
         applied = [gauge.lag.position for gauge in self.last.lags if gauge.kind == "projection"]
         self.samples.append(
@@ -67,20 +67,11 @@ class Watch:
         )
 
 
-def watch_of(request: Request) -> Watch:
-    """The watch of this app, made with the first look."""
-    kept = request.app.state
-    if not hasattr(kept, "watch"):
-        kept.watch = Watch(request.service)
-    found: Watch = kept.watch
-    return found
-
-
 @pages.get("")
-async def show_overview(request: Request) -> Response:
+async def show_overview(request: HttpRequest) -> Response:
     """The first page."""
     service = request.service
-    watch = watch_of(request)
+    watch = route.of_app(request, "watch", Watch)
     await watch.look()
     now = await service.in_thread(_now, service, watch)
     return await service.in_thread(
@@ -99,10 +90,10 @@ async def show_overview(request: Request) -> Response:
 
 
 @data.get("/overview")
-async def look(request: Request, since: float = 0.0) -> Response:
-    """The samples since a time, and how everything is now."""
+async def look(request: HttpRequest, since: float = 0.0) -> Response:
+    """The samples since a time, and the state now."""
     service = request.service
-    watch = watch_of(request)
+    watch = route.of_app(request, "watch", Watch)
     await watch.look()
     now = await service.in_thread(_now, service, watch)
     return render.data({"samples": [each for each in watch.samples if each["time"] > since]} | now)
@@ -111,8 +102,12 @@ async def look(request: Request, since: float = 0.0) -> Response:
 def _now(service: Service, watch: Watch) -> dict[str, Any]:
     holes = len(service.store.holes())
     lines = _health(service, watch.last)
-    told = {"health": msgspec.to_builtins(lines), "verdict": headline.headline(lines)}
-    return {"projections": _lags(watch.last), "holes": holes} | told
+    return {
+        "projections": _lags(watch.last),
+        "holes": holes,
+        "health": msgspec.to_builtins(lines),
+        "verdict": headline.headline(lines),
+    }
 
 
 def _lags(sample: Sample | None) -> list[dict[str, Any]]:
@@ -130,7 +125,7 @@ def _lags(sample: Sample | None) -> list[dict[str, Any]]:
 
 
 def _health(service: Service, sample: Sample | None) -> list[headline.CheckLine]:
-    """A line for each thing that is looked at."""
+    """One line per check."""
     operations = service.operations
     not_writing = ""
     if service.is_readonly:
@@ -145,7 +140,7 @@ def _health(service: Service, sample: Sample | None) -> list[headline.CheckLine]
             free_bytes_min=operations.free_bytes_min,
             failures=service.failures,
             not_writing=not_writing,
-            failure=sample.failure if sample is not None else "nobody has looked yet",
+            failure=sample.failure if sample is not None else "no sample was taken yet",
             scheduler=operations.upkeep.failure if operations.upkeep is not None else "",
             now=service.store.clock(),
         )

@@ -25,7 +25,7 @@ from tallystick.server.console import (
     streams,
     tail,
 )
-from tallystick.server.http.route import Request, Route
+from tallystick.server.http.route import HttpRequest, Route
 
 _PAGES = (sign_in, overview, events, streams, projections, snapshots, integrity, runs, community)
 _DATA = (overview, events, tail, streams, projections, snapshots, integrity, runs, jobs)
@@ -42,13 +42,13 @@ def routes() -> list[Route]:
     return [Route("GET", "/", Need.OPEN, go_to_console), *static, *pages, *data, *unknown]
 
 
-def go_to_console(request: Request) -> Response:
+def go_to_console(request: HttpRequest) -> Response:
     """Redirect from the root to the first page."""
     return RedirectResponse(route.HOME, 307, render.HEADERS)
 
 
 @unknown.get("/{rest:path}")
-def show_nothing(request: Request, rest: str) -> Response:
+def show_nothing(request: HttpRequest, rest: str) -> Response:
     """The page for an address that does not exist."""
     raise errors.NothingHere()
 
@@ -66,7 +66,7 @@ def assets() -> dict[str, tuple[bytes, str, str]]:
 
 
 @static.get("/static/{name}", Need.OPEN)
-def serve_asset(request: Request, name: str) -> Response:
+def serve_asset(request: HttpRequest, name: str) -> Response:
     """One file, with a tag, so that a browser that has it does not fetch it again."""
     if name not in assets():
         raise errors.NothingHere()

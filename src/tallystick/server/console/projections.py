@@ -1,4 +1,4 @@
-"""The projections page: how far each is behind, and rebuilding one with progress."""
+"""The projections page: how far each one is behind, and rebuilding one with progress."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.responses import Response
 from tallystick.projections import gauges
 from tallystick.projections.gauges import Gauge
 from tallystick.server.console import display, render, route
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 from tallystick.server.jobs import Job
 from tallystick.server.rebuild import begin_rebuild
 from tallystick.server.sample import has_order
@@ -24,7 +24,7 @@ data = route.data()
 
 
 @pages.get("/projections")
-def show_projections(request: Request) -> Response:
+def show_projections(request: HttpRequest) -> Response:
     """Every projection and consumer with its lag."""
     service = request.service
     found = list(gauges(service.store)) if has_order(service.store) else []
@@ -42,10 +42,10 @@ def _projections(service: Service, found: list[Gauge]) -> Iterator[dict[str, Any
     places = {place.projection: place for place in service.store.log.views.places() if place.live}
     for gauge in found:
         if gauge.kind == "projection":
-            yield _told(service, gauge, places.get(gauge.name))
+            yield _projection(service, gauge, places.get(gauge.name))
 
 
-def _told(service: Service, gauge: Gauge, place: Place | None) -> dict[str, Any]:
+def _projection(service: Service, gauge: Gauge, place: Place | None) -> dict[str, Any]:
     failure = service.failures.get(gauge.name, "")
     loaded = service.projections.get(gauge.name)
     behind = gauge.lag.events
@@ -78,7 +78,7 @@ def _last(job: Job | None, now: int) -> str:
 
 
 @data.post("/projections/{name}/rebuild")
-def rebuild(request: Request, name: str) -> Response:
-    """Begin to make the rows of a projection anew."""
+def rebuild(request: HttpRequest, name: str) -> Response:
+    """Begin to rebuild the rows of a projection."""
     by = request.principal.actor
     return render.data({"id": begin_rebuild(request.service, name, by=by).id})

@@ -1,4 +1,4 @@
-"""From a template and facts to a page. Everything printed is escaped, and hidden characters are made visible."""
+"""Pages from templates. Everything printed is escaped, and hidden characters are made visible."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tallystick.event import ids
 from tallystick.event.model import Event
 from tallystick.server.access import Need, Principal
 from tallystick.server.console import display
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 from tallystick.server.service import Service
 
-HEADERS = {"cache-control": "no-store"}  # the rest of the headers, every answer of the service carries
+HEADERS = {"cache-control": "no-store"}  # every response of the service has the other headers
 UNKNOWN = {"engine": "–", "id": "–", "head": 0, "holes": 0, "actor": "nobody", "signed_in": False}
 MENU = (
     ("", "Overview", "o"),
@@ -31,12 +31,12 @@ MENU = (
 
 
 def stream_href(stream: str) -> str:
-    """The address of a stream's page."""
+    """The address of the page of a stream."""
     return f"/console/streams/{quote(stream, safe='/:@=+-._')}"
 
 
 def event_href(event: Event) -> str:
-    """The address of an event's page."""
+    """The address of the page of an event."""
     return f"/console/events/{ids.to_text(event.id)}"
 
 
@@ -65,7 +65,9 @@ def _environment() -> Environment:
 TEMPLATES = _environment()
 
 
-def page(request: Request, template: str, *, here: str, title: str, status: int = 200, **facts: Any) -> HTMLResponse:
+def page(
+    request: HttpRequest, template: str, *, here: str, title: str, status: int = 200, **facts: Any
+) -> HTMLResponse:
     """A page of the console, in its frame."""
     service = request.service
     frame = {
@@ -84,8 +86,8 @@ def bare(template: str, *, status: int = 200, **facts: Any) -> HTMLResponse:
     return HTMLResponse(TEMPLATES.get_template(template).render(**facts), status, HEADERS)
 
 
-def _store_facts(request: Request, service: Service) -> dict[str, Any]:
-    """What the frame tells of the store: nothing to who is not let in, and is told just that."""
+def _store_facts(request: HttpRequest, service: Service) -> dict[str, Any]:
+    """What the frame shows of the store: nothing to a caller who is not allowed in."""
     principal: Principal | None = request.scope.get("tally.principal")
     if principal is None or not principal.may(Need.ADMIN):
         return UNKNOWN
@@ -101,14 +103,14 @@ def _store_facts(request: Request, service: Service) -> dict[str, Any]:
 
 
 def place_of(service: Service) -> str:
-    """Where the store is, in a few words, without what may be secret in an address."""
+    """Where the store is, in a few words, without secrets."""
     profile = service.store.log.profile
     kind = "" if profile == "plain" else f", profile {profile}"
     return f"{shown_url(service.settings.url)}{kind}"
 
 
 def shown_url(url: str) -> str:
-    """The address of a store as it may be shown: never with a password or options."""
+    """The address of a store, without its password and options."""
     if "://" not in url:
         return url
     parts = urlsplit(url)

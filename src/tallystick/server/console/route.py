@@ -7,7 +7,7 @@ must come from a page of this console.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 from starlette.responses import RedirectResponse, Response
@@ -16,7 +16,10 @@ from tallystick import errors
 from tallystick.server.access import Need, Principal, authorise
 from tallystick.server.console import render
 from tallystick.server.http import problems
-from tallystick.server.http.route import Handler, Request, Route
+from tallystick.server.http.route import Handler, HttpRequest, Route
+from tallystick.server.service import Service
+
+Kept = TypeVar("Kept")
 
 COOKIE = "tally_console"
 HOME = "/console"
@@ -31,7 +34,7 @@ _HEADINGS = {
 }
 
 
-async def identify(request: Request, secret: str | None, need: Need) -> Principal:
+async def identify(request: HttpRequest, secret: str | None, need: Need) -> Principal:
     """The principal who holds this token, by the same authorisation as in the API."""
     headers = [(b"authorization", b"Bearer " + secret.encode("latin-1", "replace"))] if secret else []
     principal = await authorise(request.service, {**request.scope, "headers": headers}, need)
@@ -39,7 +42,7 @@ async def identify(request: Request, secret: str | None, need: Need) -> Principa
     return principal
 
 
-def require_same_origin(request: Request) -> None:
+def require_same_origin(request: HttpRequest) -> None:
     """Refuse a change that the page of another site asks for. Browsers send the origin with every such request."""
     origin = request.headers.get("origin", "")
     if not origin or urlsplit(origin).netloc != request.headers.get("host"):
@@ -49,21 +52,21 @@ def require_same_origin(request: Request) -> None:
 class ConsoleRoute(Route):
     """A route for a script of the console. The token comes from the cookie."""
 
-    async def respond(self, request: Request) -> Response:
+    async def respond(self, request: HttpRequest) -> Response:
         """The response to a request."""
         if self.need is Need.OPEN:
-            await authorise(request.service, request.scope, self.need)
+            request.principal = await authorise(request.service, request.scope, self.need)
         else:
             if self.method != "GET":
                 require_same_origin(request)
-            await identify(request, request.cookies.get(COOKIE), self.need)
+            request.principal = await identify(request, request.cookies.get(COOKIE), self.need)
         return await self.call(request)
 
 
 class PageRoute(ConsoleRoute):
     """A page. If it fails, another page says what to do next; a caller who is not signed in is asked to sign in."""
 
-    async def respond(self, request: Request) -> Response:
+    async def respond(self, request: HttpRequest) -> Response:
         """The page, or the page of a failure."""
         try:
             return await super().respond(request)
@@ -72,7 +75,7 @@ class PageRoute(ConsoleRoute):
         except errors.TallyError as problem:
             return failure(request, problem)
 
-    def given(self, request: Request) -> dict[str, Any]:
+    def given(self, request: HttpRequest) -> dict[str, Any]:
         """The parameters. The page of a failure names the whole address."""
         try:
             return super().given(request)
@@ -104,6 +107,15 @@ class ConsoleRoutes(list[Route]):
         return add
 
 
+def of_app(request: HttpRequest, name: str, make: Callable[[Service], Kept]) -> Kept:
+    """The object that the app keeps under a name. It is made on first use, for the service."""
+    state = request.app.state
+    if not hasattr(state, name):
+        setattr(state, name, make(request.service))
+    found: Kept = getattr(state, name)
+    return found
+
+
 def pages() -> ConsoleRoutes:
     """An empty list of pages."""
     return ConsoleRoutes(HOME, PageRoute)
@@ -114,13 +126,13 @@ def data() -> ConsoleRoutes:
     return ConsoleRoutes(f"{HOME}/data", ConsoleRoute)
 
 
-def _login(request: Request) -> str:
+def _login(request: HttpRequest) -> str:
     """The login page, which leads back here."""
     query = f"?{request.url.query}" if request.url.query else ""
     return f"{HOME}/login?next={quote(request.url.path + query, safe='')}"
 
 
-def failure(request: Request, problem: errors.TallyError) -> Response:
+def failure(request: HttpRequest, problem: errors.TallyError) -> Response:
     """The page of a failure."""
     problems.log(problem, request.scope.get("tally.request_id", ""))
     problem = problems.public(problem)

@@ -1,4 +1,4 @@
-"""The runs page, and one run: its graph with the state of every node, drawn again while it goes on."""
+"""The runs page, and the page of one run: its graph with the state of every node, updated while it runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tallystick.runs.graph import INPUT, drawing, layers
 from tallystick.runs.picture import duration
 from tallystick.runs.state import RunState, WorkItem
 from tallystick.server.console import display, render, route
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 from tallystick.store.store import Store
 
 PAGE_RUNS = 25
@@ -25,8 +25,8 @@ data = route.data()
 
 
 @pages.get("/runs")
-def show_runs(request: Request, after: str = "") -> Response:
-    """Runs in order of id, a page at a time."""
+def show_runs(request: HttpRequest, after: str = "") -> Response:
+    """Runs by id, a page at a time."""
     service = request.service
     found = service.store.streams(after=_RUNS + after, limit=PAGE_RUNS + 1)
     mine = [info for info in found if info.stream.startswith(_RUNS)]
@@ -62,7 +62,7 @@ def _line(store: Store, run: str) -> dict[str, Any]:
 
 
 @pages.get("/runs/{run}")
-def show_run(request: Request, run: str) -> Response:
+def show_run(request: HttpRequest, run: str) -> Response:
     """One run."""
     state = _load(request.service.store, run)
     return render.page(
@@ -71,20 +71,20 @@ def show_run(request: Request, run: str) -> Response:
         here="/runs",
         title=run,
         state=state,
-        data=told(state),
+        data=run_data(state),
         issues=[issue for issue in state.issues if issue.state == "open"],
         artifacts=sorted(state.artifacts_index.items()),
     )
 
 
 @data.get("/runs/{run}")
-def run_now(request: Request, run: str, after: int = 0) -> Response:
-    """How a run stands; nothing but its seq if it has not grown."""
+def run_now(request: HttpRequest, run: str, after: int = 0) -> Response:
+    """The state of a run; only its seq if it has not grown."""
     store: Store = request.service.store
     head = _head(store, run)
     if head == after:
         return render.data({"seq": head, "over": False})
-    return render.data(told(_load(store, run)))
+    return render.data(run_data(_load(store, run)))
 
 
 def _head(store: Store, run: str) -> int:
@@ -102,8 +102,8 @@ def _load(store: Store, run: str) -> RunState:
     return journal.load(store, run).state
 
 
-def told(state: RunState) -> dict[str, Any]:
-    """A run as its page's script takes it."""
+def run_data(state: RunState) -> dict[str, Any]:
+    """A run, as the script of its page takes it."""
     done = sum(item.state == "finished" for item in state.work_items)
     return {
         "seq": state.seq,

@@ -11,7 +11,7 @@ from tallystick import errors
 from tallystick.server.access import Need
 from tallystick.server.console import render, route
 from tallystick.server.console.route import COOKIE, HOME, identify, require_same_origin
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 
 FORM_BYTES_MAX = 8_192
 
@@ -25,7 +25,7 @@ def safe_next(given: str) -> str:
     return given if inside and "//" not in path and "\\" not in given and given.isprintable() else HOME
 
 
-async def read_form(request: Request) -> dict[str, str]:
+async def read_form(request: HttpRequest) -> dict[str, str]:
     """The fields of a small form."""
     body = b""
     async for chunk in request.stream():
@@ -37,13 +37,13 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 @pages.get("/login", Need.OPEN)
-def show_login(request: Request, next: str = HOME) -> Response:
+def show_login(request: HttpRequest, next: str = HOME) -> Response:
     """The page that asks for a token."""
     return render.bare("login.html", problem="", next=safe_next(next))
 
 
 @pages.post("/login", Need.OPEN)
-async def sign_in(request: Request) -> Response:
+async def sign_in(request: HttpRequest) -> Response:
     """Accept a token, if it is an operator's."""
     require_same_origin(request)
     form = await read_form(request)
@@ -61,7 +61,7 @@ async def sign_in(request: Request) -> Response:
 
 
 @pages.post("/logout", Need.OPEN)
-def sign_out(request: Request) -> Response:
+def sign_out(request: HttpRequest) -> Response:
     """Forget the token."""
     require_same_origin(request)
     answer = RedirectResponse(f"{HOME}/login", 303, render.HEADERS | {"clear-site-data": '"cache"'})
@@ -69,7 +69,7 @@ def sign_out(request: Request) -> Response:
     return answer
 
 
-def _cookie(request: Request) -> dict[str, Any]:
+def _cookie(request: HttpRequest) -> dict[str, Any]:
     """Options of the cookie: sent only over TLS if the browser uses TLS; behind a proxy, its origin shows that."""
     is_secure = request.url.scheme == "https" or urlsplit(request.headers.get("origin", "")).scheme == "https"
     return {"path": HOME, "httponly": True, "samesite": "strict", "secure": is_secure}

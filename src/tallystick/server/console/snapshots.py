@@ -1,4 +1,4 @@
-"""The snapshots page: what there is, what a policy would prune and why not, and what was pruned."""
+"""The snapshots page: the snapshots, what a policy would prune and what it keeps, and what was pruned."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from starlette.responses import Response
 from tallystick import errors
 from tallystick.server.console import render, route
 from tallystick.server.console.sign_in import read_form
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 from tallystick.server.jobs import Job
 from tallystick.server.service import Service
 from tallystick.state import shelf
 from tallystick.state.policy import DAY, PRESETS, Policy, policy
 from tallystick.state.retention import retain
-from tallystick.state.shelf import Entry
+from tallystick.state.shelf import SnapshotEntry
 from tallystick.store import facts, iterate
 from tallystick.store.store import Store
 
@@ -26,15 +26,15 @@ SNAPSHOTS_EACH = 3
 CUTS_SHOWN = 50
 DEEDS_SHOWN = 200
 TRIAL = "retention trial"
-PRESET_NAMES = (("", "as this service is set"), *((name, f"preset {name}") for name in PRESETS))
+PRESET_NAMES = (("", "the policy of this service"), *((name, f"preset {name}") for name in PRESETS))
 
 pages = route.pages()
 data = route.data()
 
 
 @pages.get("/snapshots")
-def show_snapshots(request: Request, after: str = "", trial: str = "") -> Response:
-    """Snapshots by stream, the last trial of a policy, and the cuts."""
+def show_snapshots(request: HttpRequest, after: str = "", trial: str = "") -> Response:
+    """Snapshots by stream, the last dry run of a policy, and the cuts."""
     service = request.service
     names, following = _streams_with_facts(service.store, after)
     entries = [] if after else _entries(service.store, "")
@@ -56,7 +56,7 @@ def show_snapshots(request: Request, after: str = "", trial: str = "") -> Respon
 
 
 def _streams_with_facts(store: Store, after: str) -> tuple[list[str], str]:
-    """The streams that facts are told of, a page of them, and the cursor behind it."""
+    """A page of the streams that have facts, and the cursor after it."""
     found = store.streams(after=after or f"{facts.KIND}/", limit=STREAMS_PAGE + 1)
     mine = [info for info in found if info.stream.startswith(f"{facts.KIND}/")]
     names = [name for info in mine[:STREAMS_PAGE] if (name := _subject(store, info.stream, info.seq))]
@@ -73,11 +73,11 @@ def _subject(store: Store, about: str, seq: int) -> str:
     return name if isinstance(name, str) and facts.stream_about(name) == about else ""
 
 
-def _entries(store: Store, stream: str) -> list[Entry]:
+def _entries(store: Store, stream: str) -> list[SnapshotEntry]:
     return list(islice(shelf.entries(store, stream), SNAPSHOTS_EACH))
 
 
-def _row(store: Store, entry: Entry) -> dict[str, Any]:
+def _row(store: Store, entry: SnapshotEntry) -> dict[str, Any]:
     why = shelf.why_unusable(store, entry)
     fact = entry.fact
     return {
@@ -97,7 +97,7 @@ def _row(store: Store, entry: Entry) -> dict[str, Any]:
 
 
 def _trial(service: Service, id_: str) -> dict[str, Any]:
-    """What the trial of this id found; nothing if there is none."""
+    """The result of the dry run with this id, if there is one."""
     job = next((job for job in service.operations.jobs.all() if (job.id, job.kind) == (id_, TRIAL)), None)
     blank = {"preset": "", "trial": None, "trial_more": False, "policy_says": "", "nothing_says": "", "job": ""}
     if job is None:
@@ -125,7 +125,7 @@ def _policy(service: Service, preset: str) -> Policy:
 
 def _policy_says(chosen: Policy) -> str:
     if chosen.prune_ns is None:
-        return "This policy keeps every event for ever."
+        return "This policy never deletes an event."
     return f"This policy prunes events that were recorded more than {chosen.prune_ns / DAY:g} days ago and are covered."
 
 
@@ -133,13 +133,13 @@ def _nothing_says(service: Service, chosen: Policy) -> str:
     if chosen.prune_ns is None:
         return "Everything is kept. Choose a preset with a retention window to see what it would do."
     if not service.own_reducers:
-        return "No reducer is served, so nothing can be covered by a snapshot. Serve with --reducer to make snapshots."
+        return "No reducer is served, so no snapshot can cover events. Serve with --reducer to make snapshots."
     return "Nothing is older than the window of this policy."
 
 
 @data.post("/retention/trial")
-async def begin_trial(request: Request) -> Response:
-    """Try a policy in the background, without changing anything."""
+async def begin_trial(request: HttpRequest) -> Response:
+    """Begin a dry run of a policy in the background. It changes nothing."""
     service = request.service
     preset = (await read_form(request)).get("preset", "")
     if preset and preset not in PRESETS:

@@ -1,6 +1,6 @@
 """The live tail of the events page: new events that pass a filter, as server-sent events.
 
-However many follow, one thread waits for news; so many may follow at a time.
+One thread waits for new events for all followers. The number of followers is bounded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tallystick.event.model import Event
 from tallystick.server.access import Need
 from tallystick.server.console import display, event_filter, render, route
 from tallystick.server.console.route import COOKIE, identify
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 from tallystick.server.service import Service
 from tallystick.store.selection import Selection
 
@@ -30,7 +30,7 @@ data = route.data()
 
 
 class News:
-    """Waits for the log to grow, once for all who follow."""
+    """Waits for the log to grow, once for all followers."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -39,32 +39,29 @@ class News:
         self.followers = 0
 
     async def wait(self, after: int) -> None:
-        """Return when there may be something behind a position, or when the time is up."""
+        """Return when there may be an event after a position, or when the time is over."""
         if self._waiting is None or self._waiting.done() or after < self._after:
             self._after = after
             waiting = self._service.in_thread(self._service.store.wait, after, timeout=WAIT_SECONDS)
-            shared = contextvars.Context()  # it waits for all: not in the share of the caller who came first
+            shared = contextvars.Context()  # it waits for all, so it must not use the share of the first caller
             self._waiting = asyncio.get_running_loop().create_task(waiting, context=shared)
-            self._waiting.add_done_callback(lambda done: done.cancelled() or done.exception())  # reading says it again
+            self._waiting.add_done_callback(_ignored)
         await asyncio.wait([self._waiting])
 
 
-def news_of(request: Request) -> News:
-    """The news of this app."""
-    kept = request.app.state
-    if not hasattr(kept, "news"):
-        kept.news = News(request.service)
-    found: News = kept.news
-    return found
+def _ignored(done: asyncio.Future[int]) -> None:
+    """Take the error of a wait. The next read raises it again."""
+    if not done.cancelled():
+        done.exception()
 
 
 @data.get("/tail")
-async def follow(request: Request, after: int = 0) -> Response:
-    """New events as they come. Resumes from the last that arrived."""
+async def follow(request: HttpRequest, after: int = 0) -> Response:
+    """New events as they arrive. Resumes after the last one that the browser got."""
     asked = event_filter.read(dict(request.query_params))
     if asked.problem:
         raise errors.InvalidValue(what="filter", value=asked.wrong[0], must=asked.problem)
-    if news_of(request).followers >= FOLLOWERS_MAX:
+    if route.of_app(request, "news", News).followers >= FOLLOWERS_MAX:
         raise errors.Overloaded(what="followers")
     service = request.service
     last = request.headers.get("last-event-id") or str(max(0, after))
@@ -74,10 +71,10 @@ async def follow(request: Request, after: int = 0) -> Response:
     return StreamingResponse(messages, media_type="text/event-stream", headers=render.HEADERS)
 
 
-async def _messages(request: Request, after: int, selection: Selection) -> AsyncIterator[bytes]:
-    """Read on from a position; while nothing comes, a comment a second shows whether somebody still listens."""
+async def _messages(request: HttpRequest, after: int, selection: Selection) -> AsyncIterator[bytes]:
+    """Read from a position. If nothing is new, one comment per second shows whether the client still listens."""
     service = request.service
-    news = news_of(request)
+    news = route.of_app(request, "news", News)
     news.followers += 1
     try:
         yield b": the tail begins\n\n"
@@ -105,8 +102,8 @@ async def _messages(request: Request, after: int, selection: Selection) -> Async
         news.followers -= 1
 
 
-async def _may_go_on(request: Request) -> bool:
-    """Whether the operator who began to look is still one."""
+async def _may_go_on(request: HttpRequest) -> bool:
+    """Whether the operator may still look."""
     try:
         await identify(request, request.cookies.get(COOKIE), Need.ADMIN)
     except (errors.TallyError, OSError):
@@ -115,7 +112,7 @@ async def _may_go_on(request: Request) -> bool:
 
 
 def message(cursor: str, event: Event) -> bytes:
-    """A line of the list, as one message; its id is its cursor."""
+    """One line of the list, as a message. Its id is its cursor."""
     summary = {
         "position": event.position,
         "type": event.type,

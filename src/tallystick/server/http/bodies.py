@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from tallystick import errors
 from tallystick.event import canonical, limits
 from tallystick.server.gate import Admission
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 
 WHOLE = "tally.whole"  # in the scope of a request whose body has arrived
 NODES_MAX = 2 * limits.NODES_MAX
@@ -21,7 +21,7 @@ INLINE_BYTES_MAX = 128 << 10  # larger bodies are decoded in a thread, because a
 Shape = TypeVar("Shape")
 
 
-def expect_json(request: Request) -> int | None:
+def expect_json(request: HttpRequest) -> int | None:
     """Refuse a body whose headers do not say plain JSON. Returns its length, if they say it."""
     length: int | None = None
     kind = b""
@@ -37,8 +37,16 @@ def expect_json(request: Request) -> int | None:
     return length
 
 
-async def read(request: Request, admission: Admission, length: int | None) -> bytes:
-    """The body, if it is not too large and arrives in time."""
+async def read(request: HttpRequest, admission: Admission, length: int | None, shape: type[Shape]) -> tuple[Shape, int]:
+    """The decoded body and its size in bytes.
+
+    A body that is too large, arrives too slowly, is not strict JSON or has another shape is refused by name.
+    """
+    body = await _received(request, admission, length)
+    return await _decode(body, shape, admission), len(body)
+
+
+async def _received(request: HttpRequest, admission: Admission, length: int | None) -> bytes:
     limit, seconds = request.service.limits.body_bytes_max, request.service.limits.body_seconds
     if length is not None and length > limit:
         raise errors.BodyTooLarge(limit=limit)
@@ -52,7 +60,7 @@ async def read(request: Request, admission: Admission, length: int | None) -> by
         raise errors.BodyTooSlow(seconds=seconds) from None
 
 
-async def _whole(request: Request, admission: Admission, limit: int) -> bytes:
+async def _whole(request: HttpRequest, admission: Admission, limit: int) -> bytes:
     body = bytearray()
     while True:
         message = await request.receive()
@@ -70,19 +78,17 @@ async def _whole(request: Request, admission: Admission, limit: int) -> bytes:
             return bytes(body)
 
 
-async def decode(body: bytes, shape: type[Shape], admission: Admission) -> Shape:
-    """The decoded body. A body that is not strict JSON, or has another shape, is refused by name."""
+async def _decode(body: bytes, shape: type[Shape], admission: Admission) -> Shape:
     nodes = body.count(b",") + body.count(b"[") + body.count(b"{")
     if nodes > NODES_MAX:
         raise errors.TooLarge(what="the body", size=nodes, unit="values or more", limit=NODES_MAX)
     admission.grow(nodes * NODE_BYTES)
     if len(body) <= INLINE_BYTES_MAX:
-        return decoded(body, shape)
-    return await asyncio.to_thread(decoded, body, shape)
+        return _decoded(body, shape)
+    return await asyncio.to_thread(_decoded, body, shape)
 
 
-def decoded(body: bytes, shape: type[Shape]) -> Shape:
-    """`decode` for a body that is small."""
+def _decoded(body: bytes, shape: type[Shape]) -> Shape:
     value: Any = canonical.parse(body, what="body", bytes_max=len(body))
     try:
         return msgspec.convert(value, shape)
@@ -90,11 +96,10 @@ def decoded(body: bytes, shape: type[Shape]) -> Shape:
         raise errors.InvalidInput(reason=f"the body does not fit: {problem}") from None
 
 
-async def read_small(request: Request, shape: type[Shape]) -> Shape:
+async def read_small(request: HttpRequest, shape: type[Shape]) -> Shape:
     """The body of a request; a missing body is an empty object."""
     if request.headers.get("content-length") in (None, "0") and "transfer-encoding" not in request.headers:
-        return decoded(b"{}", shape)
+        return _decoded(b"{}", shape)
     length = expect_json(request)
     with request.service.appends.enter() as admission:
-        body = await read(request, admission, length)
-        return await decode(body, shape, admission)
+        return (await read(request, admission, length, shape))[0]

@@ -21,7 +21,7 @@ from starlette.responses import Response
 
 from tallystick import errors
 from tallystick.event import canonical, names
-from tallystick.server.http.route import Request
+from tallystick.server.http.route import HttpRequest
 from tallystick.server.service import Service
 from tallystick.store.commit import Transaction
 from tallystick.store.idempotency import CommandKey, CommandRecord
@@ -52,7 +52,7 @@ Record = Callable[[Response], CommandRecord]
 Act = Callable[[Record | None], Awaitable[Response]]
 
 
-def key_of(request: Request) -> str | None:
+def key_of(request: HttpRequest) -> str | None:
     """The key of a request, if any."""
     found = [value for name, value in request.scope["headers"] if name == HEADER]
     if not found:
@@ -64,7 +64,7 @@ def key_of(request: Request) -> str | None:
         raise errors.InvalidInput(reason="Idempotency-Key must be one header, in UTF-8") from None
 
 
-def endpoint_of(request: Request) -> str:
+def endpoint_of(request: HttpRequest) -> str:
     """The endpoint that a key belongs to."""
     return f"{request.method} {request.scope['route'].path}"
 
@@ -80,7 +80,7 @@ def require_same(stored: CommandRecord, key: CommandKey, request_hash: bytes) ->
         raise errors.IdempotencyKeyReuse(**msgspec.structs.asdict(key))
 
 
-async def once(request: Request, body: Any, act: Act) -> Response:
+async def once(request: HttpRequest, body: Any, act: Act) -> Response:
     """The response of `act`, or the stored one if the same request took effect before with its key.
 
     If there is a key, `act` gets a function that makes the record. Either it submits the record with its own commit,

@@ -11,7 +11,7 @@ import msgspec
 
 from tallystick.server.http import problems
 from tallystick.server.http.query import REQUIRED, Parameter
-from tallystick.server.http.route import Answer, Description, Route
+from tallystick.server.http.route import Description, Responses, Route
 
 TITLE = "Tallystick"
 DESCRIPTION = "An event store over HTTP. Errors are application/problem+json; `code` tells them apart."
@@ -40,7 +40,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
 def _types(route: Route, description: Description) -> list[Any]:
     parameters = [one.annotation for one in route.parameters.all]
     bodies = [] if description.body is None else [description.body]
-    return [*parameters, *bodies, description.answer.shape, problems.ProblemDetails]
+    return [*parameters, *bodies, description.responses.shape, problems.ProblemDetails]
 
 
 def _operation(route: Route, description: Description, schemas: Schemas) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def _operation(route: Route, description: Description, schemas: Schemas) -> dict
         "description": inspect.cleandoc(route.handler.__doc__ or ""),
         "operationId": f"{re.sub(r'[^A-Za-z0-9_]', '_', name + route.path)}_{route.method.lower()}",
         "parameters": [*(_parameter(one, schemas) for one in route.parameters.all), *description.headers],
-        "responses": _responses(description.answer, schemas),
+        "responses": _responses(description.responses, schemas),
     }
     if description.body is not None:
         found["requestBody"] = {"required": True, "content": _content("application/json", schemas[description.body])}
@@ -66,11 +66,11 @@ def _parameter(one: Parameter, schemas: Schemas) -> dict[str, Any]:
     return found | ({"description": schema["description"]} if "description" in schema else {})
 
 
-def _responses(answer: Answer, schemas: Schemas) -> dict[str, Any]:
+def _responses(responses: Responses, schemas: Schemas) -> dict[str, Any]:
     refused = {"description": "refused", "content": _content(problems.MEDIA_TYPE, schemas[problems.ProblemDetails])}
-    found = {str(status): refused for status in sorted({*answer.refusals, WRONG_HOST})}
-    for status in answer.statuses:
-        found[str(status)] = {"description": "done", "content": _content(answer.media, schemas[answer.shape])}
+    found = {str(status): refused for status in sorted({*responses.refusals, WRONG_HOST})}
+    for status in responses.statuses:
+        found[str(status)] = {"description": "done", "content": _content(responses.media, schemas[responses.shape])}
     return found
 
 

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, get_type_hints
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec.inspect import (
@@ -26,7 +26,6 @@ from msgspec.inspect import (
     UnionType,
     type_info,
 )
-from starlette.types import Scope
 
 from tallystick import errors
 
@@ -40,24 +39,12 @@ OWN_NAMES = {
     "env_id": "env",
     "event_type": "type",
 }
-"""The control plane's names for our parameters."""
+"""The names that the control plane has for our parameters. Both are accepted."""
 
 _TRUE = frozenset({"1", "true", "t", "yes", "y", "on"})
 _FALSE = frozenset({"0", "false", "f", "no", "n", "off"})
 _INTEGER = re.compile(r"\s*([+-]?[0-9]+(?:_[0-9]+)*)(?:\.0+)?\s*")
 _DIGITS_MAX = 4300
-
-
-def rename(scope: Scope) -> None:
-    """Replace the control plane's names with ours."""
-    query: bytes = scope["query_string"]
-    if b"_" not in query or not scope["path"].startswith("/v1/"):
-        return
-    given = parse_qsl(query.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
-    names = OWN_NAMES if scope["path"] in BY_POSITION else {k: own for k, own in OWN_NAMES.items() if k != EVENT_ID}
-    if any(name in names for name, _ in given):
-        own = [(names.get(name, name), value) for name, value in given]
-        scope["query_string"] = urlencode(own, encoding="latin-1").encode()
 
 
 class Parameter(NamedTuple):
@@ -89,6 +76,9 @@ class Parameters:
         self.all = list(self._of(handler, set(re.findall(r"{(\w+)", path))))
         self._query = {one.name: one for one in self.all if one.place == "query"}
         self._types = {one.name: one.type for one in self.all}
+        self._own_names = dict(OWN_NAMES) if path.startswith("/v1/") else {}
+        if path not in BY_POSITION:
+            self._own_names.pop(EVENT_ID, None)
 
     def _of(self, handler: Callable[..., Any], in_path: set[str]) -> Iterator[Parameter]:
         hints = get_type_hints(handler, include_extras=True)
@@ -108,7 +98,7 @@ class Parameters:
     def require_known(self, query: bytes, *, none_because: str) -> None:
         """Refuse a parameter that the route does not have, and one that is repeated but can have only one value."""
         seen: set[str] = set()
-        for name, _ in _pairs(query):
+        for name, _ in self._pairs(query):
             if name not in self._query:
                 must = f"one of {', '.join(sorted(self._query))}" if self._query else f"left out: {none_because}"
                 raise errors.InvalidValue(what="query parameter", value=name[:40], must=must)
@@ -119,7 +109,7 @@ class Parameters:
     def read(self, path: dict[str, str], query: bytes) -> dict[str, Any]:
         """The arguments for the handler; `InvalidInput` names the first one that is wrong."""
         given: dict[str, list[str]] = {}
-        for name, text in _pairs(query):
+        for name, text in self._pairs(query):
             given.setdefault(name, []).append(text)
         values: dict[str, Any] = {}
         grouped: dict[str, dict[str, Any]] = {name: {} for name in self.groups}
@@ -130,6 +120,10 @@ class Parameters:
             value = one.default if texts is None else self._value(one, texts)
             (grouped[one.group] if one.group else values)[one.name] = value
         return values | {name: self.groups[name](**fields) for name, fields in grouped.items()}
+
+    def _pairs(self, query: bytes) -> list[tuple[str, str]]:
+        given = parse_qsl(query.decode("latin-1"), keep_blank_values=True) if query else []
+        return [(self._own_names.get(name, name), text) for name, text in given]
 
     def _value(self, one: Parameter, texts: list[str]) -> Any:
         kind = self._types[one.name]
@@ -142,10 +136,6 @@ class Parameters:
 def _without_none(union: UnionType) -> Type:
     (found,) = (kind for kind in union.types if not isinstance(kind, NoneType))
     return found
-
-
-def _pairs(query: bytes) -> list[tuple[str, str]]:
-    return parse_qsl(query.decode("latin-1"), keep_blank_values=True) if query else []
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:

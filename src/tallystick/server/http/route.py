@@ -24,23 +24,18 @@ from tallystick.server.service import Service
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
-class Request(requests.Request):
-    """A request, with the service that it came to and the principal who sent it."""
+class HttpRequest(requests.Request):
+    """A request, with the service that it came to, and once it is authorised with the principal who sent it."""
 
-    @property
-    def service(self) -> Service:
-        """The service that it came to."""
-        found: Service = self.scope["app"].service
-        return found
+    service: Service
+    principal: Principal
 
-    @property
-    def principal(self) -> Principal:
-        """Who sent it, once that is authorised."""
-        found: Principal = self.scope["tally.principal"]
-        return found
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        super().__init__(scope, receive, send)
+        self.service = scope["app"].service
 
 
-class Answer(NamedTuple):
+class Responses(NamedTuple):
     """What a route answers: a body of this shape with one of these statuses, or a problem with one of the refusals."""
 
     shape: Any
@@ -56,7 +51,7 @@ class Description(NamedTuple):
     """
 
     tag: str
-    answer: Answer
+    responses: Responses
     body: Any = None
     headers: tuple[dict[str, Any], ...] = ()
     no_query: str = "this route takes none"
@@ -88,20 +83,20 @@ class Route(BaseRoute):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request for this path."""
         if scope["method"] == self.method:
-            response = await self.respond(Request(scope, receive, send))
+            response = await self.respond(HttpRequest(scope, receive, send))
         else:
             response = problems.plain(405, "method_not_allowed", "Method Not Allowed", {"Allow": self.method})
         await response(scope, receive, send)
 
-    async def respond(self, request: Request) -> Response:
+    async def respond(self, request: HttpRequest) -> Response:
         """The response to a request."""
         scope = request.scope
-        if self.description is not None and self.description.no_query:
+        if scope["query_string"] and self.description is not None and self.description.no_query:
             self.parameters.require_known(scope["query_string"], none_because=self.description.no_query)
-        await authorise(request.service, scope, self.need)
+        request.principal = await authorise(request.service, scope, self.need)
         return await self.call(request)
 
-    async def call(self, request: Request) -> Response:
+    async def call(self, request: HttpRequest) -> Response:
         """The response of the handler."""
         given = self.given(request)
         if self._is_async:
@@ -109,7 +104,7 @@ class Route(BaseRoute):
             return response
         return await run_in_threadpool(self.handler, request, **given)
 
-    def given(self, request: Request) -> dict[str, Any]:
+    def given(self, request: HttpRequest) -> dict[str, Any]:
         """The parameters in the address, for the handler."""
         return self.parameters.read(request.scope["path_params"], request.scope["query_string"])
 
@@ -121,13 +116,13 @@ class Routes(list[Route]):
         super().__init__()
         self.tag = tag
 
-    def get(self, path: str, need: Need, answer: Answer, **more: Any) -> Callable[[Handler], Handler]:
+    def get(self, path: str, need: Need, responses: Responses, **more: Any) -> Callable[[Handler], Handler]:
         """Add a route that reads."""
-        return self._adds("GET", path, need, Description(self.tag, answer, **more))
+        return self._adds("GET", path, need, Description(self.tag, responses, **more))
 
-    def post(self, path: str, need: Need, answer: Answer, **more: Any) -> Callable[[Handler], Handler]:
+    def post(self, path: str, need: Need, responses: Responses, **more: Any) -> Callable[[Handler], Handler]:
         """Add a route that changes something."""
-        return self._adds("POST", path, need, Description(self.tag, answer, **more))
+        return self._adds("POST", path, need, Description(self.tag, responses, **more))
 
     def _adds(
         self, method: str, path: str, need: Need, description: Description | None

@@ -1,4 +1,4 @@
-// What every page has: shortcuts, the theme, rows by j and k, the store's head in the rail.
+// What every page has: shortcuts, the theme, rows by j and k, the head of the store in the rail.
 
 import { count } from "./draw.js";
 
@@ -11,7 +11,7 @@ function isTyping(target) {
 }
 
 function showPlace(nav) {
-  // by hand: scrollIntoView would also move the place from which Tab goes on, past the skip link
+  // by hand: scrollIntoView would also move the point from which Tab continues, past the skip link
   const here = nav?.querySelector("[aria-current=page]");
   if (here) nav.scrollLeft = here.offsetLeft - (nav.clientWidth - here.offsetWidth) / 2;
 }
@@ -82,7 +82,7 @@ function toggleTheme() {
   try {
     localStorage.setItem("tally.theme", root.dataset.theme);
   } catch {
-    // storage may be forbidden; the choice holds for this page
+    // storage may be forbidden; the choice applies to this page
   }
 }
 

@@ -1,4 +1,4 @@
-// Causes and consequences of one event. Consequences are looked for step by step, further on demand.
+// Causes and consequences of one event. Consequences are found by a scan, which goes further on demand.
 
 import { ask, complain } from "./console.js";
 import { embedded } from "./draw.js";

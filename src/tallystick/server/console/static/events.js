@@ -1,4 +1,4 @@
-// The live tail: new events that pass the filter go on top of the list; the list stays bounded.
+// The live tail: new events that pass the filter are added at the top of the list, which stays bounded.
 
 import { complain, contented, showHead } from "./console.js";
 import { html } from "./draw.js";
@@ -42,12 +42,12 @@ function start() {
   query.set("after", String(seen));
   source = new EventSource(`/console/data/tail?${query}`);
   source.addEventListener("open", () => {
-    status.textContent = "Live: new events appear on top.";
+    status.textContent = "Live: new events appear at the top.";
     contented();
   });
   source.addEventListener("event", take);
   source.addEventListener("error", () => {
-    status.textContent = "Connection lost; trying again.";
+    status.textContent = "Connection lost. Reconnecting.";
     if (source?.readyState === EventSource.CLOSED) {
       complain(new Error("The live tail ended. Reload the page, or sign in again."));
       stop();

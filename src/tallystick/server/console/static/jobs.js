@@ -1,4 +1,4 @@
-// Long operations: a form starts one, its progress is shown until it is over, then the page is loaded anew.
+// Long operations: a form starts one, its progress is shown until it ends, then the page is loaded again.
 
 import { ask, complain } from "./console.js";
 import { count } from "./draw.js";

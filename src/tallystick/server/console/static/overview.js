@@ -1,4 +1,4 @@
-// The overview, once a second while somebody looks: rates from the heads of neighbouring samples, lag, size, health.
+// The overview, updated once a second while somebody looks. Rates come from the heads of neighbouring samples.
 
 import { ask, complain, contented, showHead } from "./console.js";
 import { bytes, count, embedded, html, seconds, short } from "./draw.js";
@@ -35,7 +35,7 @@ function tell(now) {
   if (last) {
     put("head", count(last.head));
     put("lag", `${short(last.lag)} events`);
-    put("size", last.bytes === null ? "not told" : bytes(last.bytes));
+    put("size", last.bytes === null ? "unknown" : bytes(last.bytes));
     showHead(last.head);
   }
   now.projections.forEach((each) => {

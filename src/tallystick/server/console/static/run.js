@@ -1,4 +1,4 @@
-// The graph of a run, drawn again whenever the run has grown, until it is over.
+// The graph of a run, drawn again when the run has grown, until it ends.
 
 import { ask, complain, contented } from "./console.js";
 import { embedded, html } from "./draw.js";

@@ -1,4 +1,4 @@
-// The state of a stream at any event, by a slider; what that event changed; and the timeline beside it.
+// The state of a stream at any event, with a slider; what that event changed; and the timeline.
 
 import { ask, complain, contented } from "./console.js";
 import { count, html } from "./draw.js";

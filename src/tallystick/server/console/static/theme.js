@@ -5,6 +5,6 @@
     const chosen = localStorage.getItem("tally.theme");
     if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
   } catch {
-    // storage may be forbidden; the system's choice stands then
+    // storage may be forbidden; then the choice of the system applies
   }
 })();

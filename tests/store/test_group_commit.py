@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tallystick import errors
-from tallystick.store.combining import commit_each, commit_or_split
 from tallystick.store.commit import Outcome, Transaction
+from tallystick.store.group_commit import commit_each, commit_or_split
 
 
 class Disk:

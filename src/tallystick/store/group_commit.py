@@ -117,13 +117,6 @@ def commit_each(
     return outcomes
 
 
-def commit_groups(
-    transactions: list[Transaction], commit: Callable[[Sequence[Transaction]], list[Outcome]]
-) -> list[Outcome]:
-    """Commit in groups that are small enough to be written at once, each as `commit_or_split` does."""
-    return commit_each(by_bytes(transactions), partial(commit_or_split, commit))
-
-
 def commit_or_split(
     commit: Callable[[Sequence[Transaction]], list[Outcome]], transactions: Sequence[Transaction]
 ) -> list[Outcome]:
@@ -136,6 +129,13 @@ def commit_or_split(
         if len(transactions) == 1:
             return [refusal]
     return commit_each(halves(transactions), partial(commit_or_split, commit))
+
+
+def in_groups(
+    commit: Callable[[Sequence[Transaction]], list[Outcome]], transactions: list[Transaction]
+) -> list[Outcome]:
+    """Commit in groups that are small enough to be written at once. In each, only bad transactions are refused."""
+    return commit_each(by_bytes(transactions), partial(commit_or_split, commit))
 
 
 def halves(transactions: Sequence[Transaction]) -> list[Sequence[Transaction]]:
