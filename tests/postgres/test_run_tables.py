@@ -12,7 +12,7 @@ import pytest
 import tallystick
 from tallystick import Store, errors, runs
 from tallystick.engines.postgres import run_tables
-from tallystick.runs import Workflow, filling, tables
+from tallystick.runs import Workflow, table_filling, tables
 from tallystick.store.verify import verify
 
 TABLES = ("runs", "sessions", "nodes", "jobs", "job_attempts")
@@ -35,7 +35,7 @@ def _run(store: Store, place: Path, name: str) -> None:
 
 
 def _said(store: Store) -> dict[str, list[dict[str, Any]]]:
-    found = tables.rows(filling.sealed(store, run) for run in runs.run_ids(store))
+    found = tables.rows(table_filling.sealed(store, run) for run in runs.run_ids(store))
     keys = {"job_attempts": lambda row: (row["job_id"], row["attempt"])}
     return {table: sorted(getattr(found, table), key=keys.get(table, lambda row: row["id"])) for table in TABLES}
 

@@ -10,7 +10,7 @@ import pytest
 
 import tallystick
 from tallystick import Store, errors, runs
-from tallystick.runs import Workflow, filling, tables
+from tallystick.runs import Workflow, table_filling, tables
 
 TABLES = ("runs", "sessions", "nodes", "jobs", "job_attempts")
 EVIDENCE = b"quote \x00\x01 of a trusted module"
@@ -54,7 +54,7 @@ def stored(store: Store) -> dict[str, list[dict[str, Any]]]:
 
 def said(store: Store) -> dict[str, list[dict[str, Any]]]:
     """The rows that a replay of every run gives."""
-    found = tables.rows(filling.sealed(store, run) for run in runs.run_ids(store))
+    found = tables.rows(table_filling.sealed(store, run) for run in runs.run_ids(store))
     keys = {"job_attempts": lambda row: (row["job_id"], row["attempt"])}
     return {table: sorted(getattr(found, table), key=keys.get(table, lambda row: row["id"])) for table in TABLES}
 

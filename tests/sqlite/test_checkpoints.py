@@ -11,7 +11,7 @@ import pytest
 from tallystick import errors
 from tallystick.engines.sqlite import migrations
 from tallystick.engines.tables import schema
-from tallystick.engines.tables.checkpoints import SqliteCheckpoints
+from tallystick.engines.tables.consumers import SqliteCheckpoints
 from tallystick.engines.tables.database import open_side
 from tallystick.store.checkpoints import Checkpoint
 

@@ -23,8 +23,8 @@ FILLED_IN_STEPS = {
         "SurveyedSegment",
         "_Document",
     },
-    "engines.sqlite": {"Opened", "_Scope"},
-    "event": {"Entry", "EventIn", "LineIn", "_StoredLine"},
+    "engines.sqlite": {"OpenedStore", "_MetaScope"},
+    "event": {"EventIn", "EventType", "LineIn", "_StoredLine"},
     "state": {"Plan", "State"},
     "store": {"Claims", "Part", "Received", "Request", "RunRows", "Transaction", "Verification", "Write"},
 }

@@ -9,7 +9,6 @@ state = runs.resume(store, flow, "monday")
 
 from tallystick.runs.activity import ActivityQuery, run_ids, telemetry
 from tallystick.runs.diff import diff
-from tallystick.runs.filling import fill_tables
 from tallystick.runs.fork import fork
 from tallystick.runs.graph import mermaid
 from tallystick.runs.journal import load
@@ -18,6 +17,7 @@ from tallystick.runs.picture import svg
 from tallystick.runs.recovery import replay
 from tallystick.runs.reducer import STATE
 from tallystick.runs.state import RunState
+from tallystick.runs.table_filling import fill_tables
 from tallystick.runs.work import Work
 from tallystick.runs.workflow import Artifact, Workflow
 

@@ -91,7 +91,7 @@ class Reason(msgspec.Struct, frozen=True):
         """The finding about an event."""
         return Problem(self.code, self.sentence.format(**values), event.position, event.stream, event.seq)
 
-    def of(self, stream: str = "", seq: int = 0, *, position: int = 0, **values: Any) -> Problem:
+    def of(self, stream: str = "", seq: int = 0, /, *, position: int = 0, **values: Any) -> Problem:
         """The finding about a stream, or about the log, where no event was read."""
         return Problem(self.code, self.sentence.format(**values), position, stream, seq)
 

@@ -8,11 +8,12 @@
     DIR/snapshots/*.snap         snapshots of state, each named by a frame
     DIR/beside.db                checkpoints and view rows (SQLite), made when first used
     DIR/beside.db.mark           how many writes were made to that database
+    DIR/damage.json              damage that is on record; only while there is any (engines/damage_file.py)
     DIR/lock                     held by the one writer, with the directory itself
 
 Invariants:
 - A frame is one commit, whole or absent. A segment is a header and frames, with nothing between them.
-- An append is acknowledged after its frame is synced; then the mark is written. The mark may lag; it never leads.
+- An append writes its frame, syncs it and writes the mark; then it is acknowledged. The mark may lag; it never leads.
 - Readers in other processes stop at the mark, so that they never see what a crash could take back.
 - Positions rise by one from frame to frame and from segment to segment. A header names the segment before it, and
   where that one ends.

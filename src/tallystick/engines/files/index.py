@@ -153,7 +153,7 @@ class GrowingIndex:
 
     def _add_records(self, records: SideRecords, first_seqs: dict[str, int], offset: int) -> None:
         self.leases |= {lease.stream: lease for lease in records.leases}
-        self.life.take(records)
+        self.life.apply(records)
         for end in (end for loss in records.losses for end in loss.ends):  # later events may continue from there
             head, entry = Head(end.seq, end.link, end.org), self.streams.get(end.stream)
             if entry is None:

@@ -36,7 +36,7 @@ class Lifecycle:
         self.losses: list[Loss] = []
         self.touched = 0  # no event after this position is pruned or erased
 
-    def take(self, records: SideRecords) -> None:
+    def apply(self, records: SideRecords) -> None:
         """Apply the side records of the next frame."""
         for cut in records.cuts:
             self._prune(cut)

@@ -55,7 +55,7 @@ class LogView:
         else:
             raise self._keep_changing()
         opened.handles.lock, opened.handles.note_hole = self.lock, self.note_hole
-        opened.segments[-1].listen(life.take)
+        opened.segments[-1].listen(life.apply)
         self.opened = opened
         self.handles = opened.handles
         self.life = life  # before the segments: a reader that sees a control fact finds what it says
@@ -70,7 +70,7 @@ class LogView:
 
     def begin(self, begun: Segment) -> None:
         """Add a new segment after the others."""
-        begun.listen(self.life.take)
+        begun.listen(self.life.apply)
         self.segments = self.opened.segments = (*self.segments, begun)
 
     def replace(self, fresh: Segment, *, absorbed: Collection[bytes] = ()) -> None:

@@ -18,7 +18,7 @@ from tallystick.engines.memory.side_tables import (
     MemoryViews,
 )
 from tallystick.engines.tables.owned import MemoryDatabase, OwnedTables
-from tallystick.event.model import Event
+from tallystick.event.model import Event, InRow
 from tallystick.store import capabilities, checked, leases, transfer
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import MemoryDamage
@@ -116,7 +116,7 @@ class MemoryLog:
         self.commands.records |= {record.key: record for record in ledger.commands}
         if ledger.maintenance is not None:
             self._maintain(ledger.maintenance)
-        self._head = len(self._events)  # last, so that a reader sees a commit whole or not at all
+        self._head = len(self._events)  # last, so that a reader sees all of a commit or nothing
         ledger.committed()
 
     def receive(self, part: Transfer) -> None:
@@ -130,7 +130,7 @@ class MemoryLog:
             self._pruned |= {id_: position for position, id_ in received.pruned}
             now = self._clock()
             for row in received.rows:
-                unused = row[0] - 1 - len(self._events)
+                unused = row[InRow.position] - 1 - len(self._events)
                 self._events += [None] * unused
                 self._recorded += [0] * unused
                 self._add(Event(*row), now)
@@ -201,7 +201,7 @@ class MemoryLog:
 
     def _read(self, after: int, until: int | None, selection: Selection, limit: int, over_pruned: bool) -> Page:
         end = self.head() if until is None else min(until, self.head())
-        with self._changed:  # what is pruned between the question and the answer must not be passed over
+        with self._changed:  # an event that is pruned meanwhile must not be missing silently
             if not over_pruned and after < end:
                 cuts = {name: self._cuts[name] for name in selection.streams if name in self._cuts}
                 require_positions(selection, cuts, self._floor, after=after)

@@ -18,9 +18,9 @@ from tallystick.engines.damage_file import DamageFile
 from tallystick.engines.disk import Disk
 from tallystick.engines.sqlite import commit_rows, inspection, mark, statements, survey
 from tallystick.engines.sqlite.commands import SqliteCommands
-from tallystick.engines.sqlite.databases import CutOffDatabase, around_holes, database_of, waited
+from tallystick.engines.sqlite.databases import OutdatedDatabase, database_of, page_bounds, wait_for_head
 from tallystick.engines.sqlite.queries import page_query, summed
-from tallystick.engines.sqlite.reclaim import Reclaimer
+from tallystick.engines.sqlite.reclaim import SqliteReclaimer
 from tallystick.engines.sqlite.rows import events_of, structs_of
 from tallystick.engines.sqlite.run_tables import SqliteRunTables
 from tallystick.engines.sqlite.snapshots import SqliteSnapshots
@@ -28,15 +28,14 @@ from tallystick.engines.sqlite.store_file import OpenedStore, StoreFile
 from tallystick.engines.sqlite.transfers import SqliteReceiver
 from tallystick.engines.sqlite.view import SqliteEvidence, SqliteView, StreamEnd
 from tallystick.engines.tables import schema
-from tallystick.engines.tables.checkpoints import SqliteCheckpoints
 from tallystick.engines.tables.connection import BUSY_MS
+from tallystick.engines.tables.consumers import SqliteCheckpoints, SqliteDeadLetters
 from tallystick.engines.tables.database import Database
-from tallystick.engines.tables.deadletters import SqliteDeadLetters
 from tallystick.engines.tables.lazy_database import LazyDatabase
 from tallystick.engines.tables.owned import OwnedTables
 from tallystick.engines.tables.views import OpenTransaction, SqliteViews
 from tallystick.event import limits
-from tallystick.event.model import Event
+from tallystick.event.model import Event, InRow
 from tallystick.store import capabilities, checked, leases
 from tallystick.store.checkpoints import Checkpoints
 from tallystick.store.commit import Outcome, Transaction
@@ -52,7 +51,7 @@ from tallystick.store.run_documents import RunDocuments
 from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
-from tallystick.store.summary_sql import Asked
+from tallystick.store.summary_sql import SummaryQuery
 from tallystick.store.views import Inline
 
 _BUSY_MS_MAX = 3_600_000
@@ -93,7 +92,7 @@ class SqliteLog(SqliteReceiver):
         self._database = database_of(opened, url, busy_ms)
         tables: Database = self._database
         if opened.inspected.is_cut:
-            tables = CutOffDatabase(opened.path, reason=opened.inspected.damage or "", busy_ms=busy_ms)
+            tables = OutdatedDatabase(opened.path, reason=opened.inspected.damage or "", busy_ms=busy_ms)
         self.damage = DamageFile(Disk(), os.path.dirname(opened.path), f"{os.path.basename(opened.path)}.damage")
         self._database.record = self.damage
         self.checkpoints: Checkpoints = SqliteCheckpoints(tables)
@@ -107,7 +106,7 @@ class SqliteLog(SqliteReceiver):
         self.run_tables: RunTables | None = SqliteRunTables(tables)
         self.snapshots: Snapshots = SqliteSnapshots(self._database)
         self.commands: Commands = SqliteCommands(tables)
-        self._reclaiming = Reclaimer(self._database, clock=clock)
+        self._reclaiming = SqliteReclaimer(self._database, clock=clock)
         self._evidence = SqliteEvidence(self._database, self._is_whole)
         self._clock = clock
         self._recovered = opened.recovered
@@ -139,8 +138,6 @@ class SqliteLog(SqliteReceiver):
         begin = self._database.maintaining if maintains else self._database.writing
         with begin(needed_bytes=lambda: commit_rows.size_of(ledger)) as connection:
             view = SqliteView(connection)
-            writes = [write for transaction in transactions for write in transaction.writes]
-            view.look_up([draft[2] for write in writes if write.ids_given for draft in write.drafts])
             ledger = Ledger(view, next_position=view.head() + 1, holder=holder)
             for transaction in transactions:
                 try:
@@ -153,7 +150,7 @@ class SqliteLog(SqliteReceiver):
                 self.inline.prepare(ledger.rows, views)(views)
         ledger.committed()
         if ledger.rows:
-            self._note(ledger.rows[-1][0])
+            self._note(ledger.rows[-1][InRow.position])
         with self._changed:
             self._changed.notify_all()
         if maintains:
@@ -233,7 +230,7 @@ class SqliteLog(SqliteReceiver):
             if not over_pruned and after < end:
                 cuts = {stream: cut for stream in selection.streams if (cut := view.cut(stream)) is not None}
                 require_positions(selection, cuts, view.floor(), after=after)
-            start, end, crossed = around_holes(self._holes, after, end, over_holes)
+            start, end, crossed = page_bounds(self._holes, after, end, over_holes)
             if start >= end:
                 return Page([], start, crossed)
             query, values = page_query(selection, first=start + 1, until=end, limit=limit)
@@ -243,7 +240,7 @@ class SqliteLog(SqliteReceiver):
                 survey.require_all(connection, first=start + 1, last=through, count=len(events))
         return Page(events, through, crossed)
 
-    def summed(self, asked: Asked, *, until: int) -> list[tuple[Any, ...]]:
+    def summed(self, asked: SummaryQuery, *, until: int) -> list[tuple[Any, ...]]:
         for hole in self._holes:
             raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
         self._require_end()
@@ -331,7 +328,7 @@ class SqliteLog(SqliteReceiver):
             return SqliteView(connection).recorded_at(position)
 
     def wait(self, after: int, *, timeout: float) -> int:
-        return waited(self.head, self._changed, lambda: self._closed, after=after, timeout=timeout)
+        return wait_for_head(self.head, self._changed, lambda: self._closed, after=after, timeout=timeout)
 
     # --- health ----------------------------------------------------------------------------------------------------
 

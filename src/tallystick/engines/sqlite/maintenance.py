@@ -16,7 +16,7 @@ from tallystick import errors
 from tallystick.engines.sqlite import authorizer, commands, snapshots, statements
 from tallystick.engines.tables.connection import connect
 from tallystick.engines.tables.views import OpenTransaction, SqliteViews
-from tallystick.event.model import Event, Row
+from tallystick.event.model import Event, InRow, Row
 from tallystick.store import facts
 from tallystick.store.maintenance import Maintenance
 
@@ -76,5 +76,5 @@ def _prune(connection: sqlite3.Connection, asked: Maintenance, rows: list[Row]) 
 def _facts(rows: list[Row], type_: str, kind: type[F]) -> Iterator[tuple[int, F]]:
     """The facts of one type in a commit, each with its position."""
     for row in rows:
-        if row[3] == type_:
-            yield row[0], facts.parse(Event(*row), kind)
+        if row[InRow.type] == type_:
+            yield row[InRow.position], facts.parse(Event(*row), kind)

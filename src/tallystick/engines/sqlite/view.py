@@ -20,12 +20,11 @@ from tallystick.store.ledger import Head
 from tallystick.store.maintenance import Cut
 
 _AT_ONCE = 400  # below SQLite's limit of variables; a longer statement is not faster
-_FEW = 8
 _PAIR = "(?, ?)"
 
 
 @lru_cache(maxsize=64)
-def _finding(name: str, count: int) -> str:
+def _for_many(name: str, count: int) -> str:
     """A statement with `= ?` or `VALUES (?, ?)`, changed to take `count` values or pairs instead of one."""
     query = statements.named(name)
     if _PAIR in query:
@@ -40,7 +39,6 @@ class SqliteView:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._any_pruned: bool | None = None
-        self._found: dict[bytes, Event | None] = {}
 
     def _one(self, name: str, *values: Any) -> tuple[Any, ...] | None:
         row: tuple[Any, ...] | None = self._connection.execute(statements.named(name), values).fetchone()
@@ -50,7 +48,7 @@ class SqliteView:
         """The rows for any of these keys, with many keys per statement."""
         for at in range(0, len(keys), _AT_ONCE):
             some = keys[at : at + _AT_ONCE]
-            yield from self._connection.execute(_finding(name, len(some)), list(chain.from_iterable(some)))
+            yield from self._connection.execute(_for_many(name, len(some)), list(chain.from_iterable(some)))
 
     def head(self) -> int:
         """The highest position ever assigned."""
@@ -64,23 +62,13 @@ class SqliteView:
         """Where a stream ends. Refused if its events end at another seq: then an index or a table is damaged."""
         row = self._one("stream_head", stream)
         assert row is not None
-        if row[:2] != row[3:]:
-            reason = f"{stream} ends at seq {row[3] or 0} by its events, and at {row[0] or 0} by its recorded end"
+        seq, link, org, event_seq, event_link = row
+        if (seq, link) != (event_seq, event_link):
+            reason = f"{stream} ends at seq {event_seq or 0} by its events, and at {seq or 0} by its recorded end"
             raise errors.Damaged(first=0, last=0, reason=reason)
-        return None if row[0] is None else struct_of(Head, row[:3])
-
-    def look_up(self, ids: Sequence[bytes]) -> None:
-        """Find many events at once, for a commit that will ask for each of them."""
-        if len(ids) < _FEW:
-            return
-        self._found = dict.fromkeys(ids)
-        for row in self._many("find_event", [(id,) for id in ids]):
-            event = event_of(row)
-            self._found[event.id] = event
+        return None if seq is None else struct_of(Head, (seq, link, org))
 
     def find(self, id: bytes) -> Event | None:
-        if id in self._found:
-            return self._found[id]
         row = self._one("find_event", id)
         return None if row is None else event_of(row)
 
@@ -138,8 +126,9 @@ class SqliteView:
         row = self._one("find_lease", stream)
         if row is None:
             return None
-        owner = None if row[2] is None else struct_of(leases.Owner, row[2:])
-        return struct_of(leases.Lease, (*row[:2], owner))
+        name, number, *owner = row
+        held_by = None if owner[0] is None else struct_of(leases.Owner, owner)
+        return struct_of(leases.Lease, (name, number, held_by))
 
     def recorded_at(self, position: int) -> int | None:
         """When the event at a position was recorded."""
@@ -187,7 +176,7 @@ class SqliteEvidence:
                 return found
             with self._database.reading() as connection:  # again: a transfer may have ended meanwhile
                 view = SqliteView(connection)
-                return checked.none_hidden(events, view.links_before(events), view.cut)
+                return checked.predecessor_links(events, view.links_before(events), view.cut)
         except errors.Damaged:  # the event before one of them is on a damaged page: reading that one reports it
             return [None] * len(events)
 

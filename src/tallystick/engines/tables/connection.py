@@ -37,8 +37,8 @@ _SETTINGS = (
 _creating = threading.Lock()
 
 
-class Connections(Protocol):
-    """Where the connections of a table come from: a `database.Database`, or a transaction that is open already."""
+class SqliteTransactions(Protocol):
+    """Where the transactions of a table come from: a `database.Database`, or a transaction that is open already."""
 
     def snapshot(self) -> AbstractContextManager[sqlite3.Connection]: ...
     def writing(self) -> AbstractContextManager[sqlite3.Connection]: ...

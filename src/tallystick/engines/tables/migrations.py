@@ -24,7 +24,7 @@ class Migration(NamedTuple):
     sql: str
 
 
-class Database(Protocol):
+class MigratedDatabase(Protocol):
     """The database that is migrated."""
 
     def version(self) -> int:
@@ -56,12 +56,12 @@ def require_known(found: int, steps: Sequence[Migration], *, path: str) -> None:
         raise errors.FormatTooOld(path=path, found=found, oldest=oldest)
 
 
-def migrate(database: Database, steps: Sequence[Migration]) -> list[Migration]:
+def migrate(database: MigratedDatabase, steps: Sequence[Migration]) -> list[Migration]:
     """Take the steps that are missing, each in its own transaction. Returns those that were taken by this call."""
     return [step for step in steps if database.version() < step.number and _take(database, step)]
 
 
-def _take(database: Database, step: Migration) -> bool:
+def _take(database: MigratedDatabase, step: Migration) -> bool:
     with database.changing():
         if database.version() >= step.number:  # another process took it while this one waited
             return False

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from tallystick.engines.tables import schema, statements
-from tallystick.engines.tables.connection import Connections
+from tallystick.engines.tables.connection import SqliteTransactions
 from tallystick.engines.tables.views import OpenTransaction, SqliteViews
 from tallystick.store.tables import Session, Values, table_name
 from tallystick.store.views import Place
@@ -18,16 +18,16 @@ from tallystick.store.views import Place
 class OwnedTables:
     """The tables of one database. Its tables `views` and `view_rows` have the checkpoints of the projections."""
 
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
+    def __init__(self, transactions: SqliteTransactions) -> None:
+        self._transactions = transactions
 
     def reading(self) -> AbstractContextManager[Session]:
         """A transaction that only reads."""
-        return _session(self._connections.snapshot())
+        return _session(self._transactions.snapshot())
 
     def writing(self) -> AbstractContextManager[Session]:
         """A transaction that is durable when the block ends."""
-        return _session(self._connections.writing())
+        return _session(self._transactions.writing())
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 
 from tallystick import errors
-from tallystick.engines.tables import checkpoints, deadletters, schema, statements, views
+from tallystick.engines.tables import consumers, schema, statements, views
 from tallystick.engines.tables.connection import connect
 from tallystick.engines.tables.database import resting_mode
 from tallystick.engines.tables.lazy_database import LazyDatabase
@@ -37,10 +37,10 @@ class SideTables:
 
     def __init__(self, path: str, *, is_moved: Callable[[], bool] = lambda: False, has_mark: bool = False) -> None:
         self._side = LazyDatabase(path, _TABLES, is_moved=is_moved, has_mark=has_mark)
-        self.checkpoints = checkpoints.SqliteCheckpoints(self._side)
+        self.checkpoints = consumers.SqliteCheckpoints(self._side)
         self.views = views.SqliteViews(self._side)
         self.view_tables = OwnedTables(self._side)
-        self.dead_letters = deadletters.SqliteDeadLetters(self._side)
+        self.dead_letters = consumers.SqliteDeadLetters(self._side)
         self.inline: Inline | None = None
 
     def projecting(self, rows: Sequence[Row]) -> AbstractContextManager[None]:
@@ -53,7 +53,7 @@ class SideTables:
         yield
         try:
             store_rows(self.views)
-        except errors.TallyError as problem:  # the events are durable all the same: a retry needs their ids
+        except errors.TallyError as problem:  # the events are durable: a retry needs their ids
             raise errors.StoreFailed(operation="storing inline rows", reason=problem.message) from problem
 
     def note_drops(self, transactions: Iterable[Transaction]) -> None:
@@ -76,7 +76,7 @@ class SideTables:
             pending = connection.execute(statements.named("list_pending_drops")).fetchall()
         if transactions is not None:  # others may be about to commit
             own = {item.position for each in transactions if each.maintenance for item in each.maintenance.erasures}
-            pending = [row for row in pending if row[0] in own]
+            pending = [(position, *row) for position, *row in pending if position in own]
         for position, projection, key in pending:
             page = read(after=position - 1, until=position, limit=1, over_pruned=True, over_holes=True)
             event = page.events[0] if page.events else None
@@ -90,7 +90,9 @@ class SideTables:
                 drop_tables_of(self.view_tables, event)
         if pending:
             with self._side.writing() as connection:
-                connection.executemany(statements.named("delete_pending_drops"), [row[:1] for row in pending])
+                connection.executemany(
+                    statements.named("delete_pending_drops"), [(position,) for position, *_ in pending]
+                )
 
     def quarantine_side_tables(self, folder: str, *, time_ns: int) -> list[str]:
         """Move a damaged database into a folder and start again, and report it: it is not part of the log."""

@@ -16,11 +16,12 @@ import msgspec
 
 from tallystick import errors
 from tallystick.engines.tables import statements
-from tallystick.engines.tables.connection import Connections
+from tallystick.engines.tables.connection import SqliteTransactions
 from tallystick.store import row_checks
-from tallystick.store.views import ROWS_PAGE, Place, Rows, Seen, ViewRow, may_switch
+from tallystick.store.views import ROWS_PAGE, Place, Rows, Seen, ViewRow, can_become_live
 
 _KEYS_AT_ONCE = 500
+_CHECKSUM = -1  # the last column of a row of `views`
 
 
 class OpenTransaction:
@@ -39,20 +40,20 @@ class OpenTransaction:
 class SqliteViews:
     """The tables `views` and `view_rows` of a database."""
 
-    def __init__(self, connections: Connections, seen: Seen | None = None) -> None:
-        self._connections = connections
+    def __init__(self, transactions: SqliteTransactions, seen: Seen | None = None) -> None:
+        self._transactions = transactions
         self.seen: Seen = set() if seen is None else seen
 
     def place(self, projection: str) -> Place | None:
-        with self._connections.snapshot() as connection:
+        with self._transactions.snapshot() as connection:
             return _checked_place(connection, projection, None)
 
     def places(self) -> list[Place]:
-        with self._connections.snapshot() as connection:
+        with self._transactions.snapshot() as connection:
             return _places(connection)
 
     def begin(self, place: Place) -> None:
-        with self._connections.writing() as connection:
+        with self._transactions.writing() as connection:
             done = connection.execute(statements.named("begin_view"), _values(place))
             if done.rowcount != 1:
                 raise _moved(place, "none", "there")
@@ -67,7 +68,7 @@ class SqliteViews:
         until: str | None = None,
         limit: int = ROWS_PAGE,
     ) -> Rows:
-        with self._connections.snapshot() as connection:
+        with self._transactions.snapshot() as connection:
             place = _checked_place(connection, projection, epoch)
             if place is None:
                 return Rows(None, [])
@@ -82,7 +83,7 @@ class SqliteViews:
             return Rows(place, row_checks.checked_rows(place, found))
 
     def write(self, place: Place, rows: Sequence[ViewRow], *, previous: int) -> None:
-        with self._connections.writing() as connection:
+        with self._transactions.writing() as connection:
             _move(connection, place, previous)
             named = (place.projection, place.epoch)
             kept = [row for row in rows if row.state is not None]
@@ -97,7 +98,7 @@ class SqliteViews:
                 _count(connection, place, added - gone)
 
     def fill_batch(self, place: Place, batch: bytes, rows: Sequence[ViewRow]) -> None:
-        with self._connections.writing() as connection:
+        with self._transactions.writing() as connection:
             if connection.execute(statements.named("is_view_at"), _values(place)).fetchone() is None:
                 raise _elsewhere(connection, place, place.position)
             checked = zip(rows, row_checks.of_rows(place, rows), strict=True)
@@ -106,7 +107,7 @@ class SqliteViews:
             connection.executemany(statements.named("put_batch_row"), values)
 
     def write_batch(self, place: Place, batch: bytes, *, rows: int, previous: int) -> None:
-        with self._connections.writing() as connection:
+        with self._transactions.writing() as connection:
             _move(connection, place, previous)
             values = {"projection": place.projection, "epoch": place.epoch, "batch": batch}
             (found,) = connection.execute(statements.named("count_batch_rows"), values).fetchone()
@@ -120,9 +121,9 @@ class SqliteViews:
                 _count(connection, place, added - gone)
 
     def switch(self, projection: str, epoch: int, *, over: int | None) -> None:
-        with self._connections.writing() as connection:
+        with self._transactions.writing() as connection:
             staged, live = _place(connection, projection, epoch), _place(connection, projection, None)
-            if staged is None or not may_switch(staged, live, over=over):
+            if staged is None or not can_become_live(staged, live, over=over):
                 actual = "none" if live is None else f"epoch {live.epoch} at {live.position}"
                 raise errors.ViewMoved(projection=projection, epoch=epoch, expected=str(over), actual=actual)
             statement = statements.named("set_view_live")
@@ -131,7 +132,7 @@ class SqliteViews:
             connection.execute(statement, {"projection": projection, "epoch": epoch, "live": 1})
 
     def discard(self, projection: str, epoch: int, *, limit: int, live: bool = False) -> int:
-        with self._connections.writing() as connection:
+        with self._transactions.writing() as connection:
             values = {"projection": projection, "epoch": epoch, "limit": limit, "live": live}
             if connection.execute(statements.named("close_view"), values).rowcount != 1:
                 return 0
@@ -142,7 +143,7 @@ class SqliteViews:
             return gone
 
     def drop(self, projection: str, keys: Sequence[str]) -> None:
-        with self._connections.writing() as connection:
+        with self._transactions.writing() as connection:
             epochs = [place.epoch for place in _places(connection) if place.projection == projection]
             named = [(projection, epoch, key) for epoch in epochs for key in keys]
             connection.executemany(statements.named("drop_view_row"), named)
@@ -150,7 +151,7 @@ class SqliteViews:
             connection.execute(statements.named("empty_batches"), {"projection": projection, "epoch": None})
 
     def counted(self, projection: str, *, epoch: int | None = None) -> int | None:
-        with self._connections.snapshot() as connection:
+        with self._transactions.snapshot() as connection:
             place = _checked_place(connection, projection, epoch)
             return None if place is None or place.discarded else _counted(connection, place)
 
@@ -167,7 +168,7 @@ class SqliteViews:
             self.seen.add(name)
 
     def dropped(self, projection: str, epoch: int, *, limit: int) -> list[str]:
-        with self._connections.snapshot() as connection:
+        with self._transactions.snapshot() as connection:
             values = {"projection": projection, "epoch": epoch, "limit": limit}
             return [key for (key,) in connection.execute(statements.named("list_dropped_rows"), values)]
 
@@ -231,7 +232,7 @@ def _place(connection: sqlite3.Connection, projection: str, epoch: int | None) -
 
 def _checked_place(connection: sqlite3.Connection, projection: str, epoch: int | None) -> Place | None:
     row = _row_of(connection, projection, epoch)
-    return None if row is None else row_checks.checked_place(_as_place(row), row[-1])
+    return None if row is None else row_checks.checked_place(_as_place(row), row[_CHECKSUM])
 
 
 def _places(connection: sqlite3.Connection) -> list[Place]:
@@ -239,8 +240,8 @@ def _places(connection: sqlite3.Connection) -> list[Place]:
 
 
 def _as_place(row: tuple[Any, ...]) -> Place:
-    names = Place.__struct_fields__
-    return Place(**dict(zip(names, row[:-1], strict=True)) | {"live": bool(row[2])})
+    values = dict(zip(Place.__struct_fields__, row[:_CHECKSUM], strict=True))
+    return Place(**values | {"live": bool(values["live"])})
 
 
 def _moved(place: Place, expected: str, actual: str) -> errors.ViewMoved:

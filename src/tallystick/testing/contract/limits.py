@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 
+import msgspec
 import pytest
 
 from tallystick import NewEvent, Store, errors
 from tallystick.event import limits
 from tallystick.store.idempotency import CommandKey, CommandRecord
-from tallystick.store.prepare import Request
+from tallystick.store.prepare import Part, Request
 from tallystick.testing.builders import event, events
 from tallystick.testing.contract.harness import Contract, EngineHarness
 
@@ -115,9 +116,12 @@ class LimitContract(Contract):
         store.append("run/a", event(meta={"org": fits, "source": fits, "source_seq": 1}))
         assert store.read_stream("run/a")[0].metadata["org"] == fits
 
-    def test_the_key_of_a_command_counts_in_bytes(self) -> None:
+    def test_the_key_of_a_command_counts_in_bytes(self, store: Store) -> None:
         """LH-04: a key that an engine could not find again is refused before it shares a commit with others."""
-        key = CommandKey("ü" * 500, "me", "here", "k" * 1494)
-        Request([], command=CommandRecord(key, b"", b"", 0))
-        with pytest.raises(errors.TooLarge, match="2501 bytes"):
-            Request([], command=CommandRecord(CommandKey(key.org, key.actor, key.endpoint, key.key + "k"), b"", b"", 0))
+        fits = CommandKey("ü" * 500, "me", "here", "k" * 1494)
+        fits.check()
+        too_long = CommandRecord(msgspec.structs.replace(fits, key=fits.key + "k"), b"", b"", 0)
+        (refused,) = store.submit([Request([Part("run/a", [event()])], command=too_long)])
+        assert isinstance(refused, errors.TooLarge)
+        assert "2501 bytes" in str(refused)
+        assert store.head() == 0

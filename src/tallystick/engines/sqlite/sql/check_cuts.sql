@@ -1,4 +1,4 @@
--- Cuts that no control fact names, that do not grow, or whose events are still there.
+-- Cuts that no control fact names, that do not grow, or whose events still exist.
 SELECT stream, through, 'no control fact at position ' || fact_position || ' names this cut'
 FROM cuts
 WHERE NOT EXISTS (

@@ -1,4 +1,4 @@
--- Erasures that did not happen or that no control fact names, and payloads that are gone without an erasure.
+-- Erasures that did not happen or that no control fact names, and payloads that are missing without an erasure.
 SELECT position, stream, seq, 'the payload is gone, and no erasure is noted'
 FROM events
 WHERE payload IS NULL AND NOT EXISTS (

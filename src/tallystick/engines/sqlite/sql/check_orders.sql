@@ -1,4 +1,4 @@
--- Streams in which seqs are missing that no cut covers, and events that stand before the event they follow.
+-- Streams in which seqs are missing that no cut covers, and events whose position is before that of their predecessor.
 SELECT stream, 0, 'it has ' || count(*) || ' events from seq ' || min(seq) || ' to ' || max(seq)
     || ', and is pruned up to seq ' || max(gone)
 FROM (

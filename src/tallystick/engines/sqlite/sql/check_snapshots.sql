@@ -1,4 +1,4 @@
--- Snapshots that no control fact tells of, or that are not as long as they say.
+-- Snapshots that no control fact names, or that have another length than recorded.
 SELECT stream, seq, 'no control fact tells of the snapshot ' || lower(hex(snapshot_id))
 FROM snapshots
 WHERE NOT EXISTS (SELECT 1 FROM events WHERE events.id = snapshots.snapshot_id AND events.type = 'tally.snapshotted')

@@ -1,4 +1,4 @@
--- No commit appends more than `span` events, so no range that holds `seq` ends further behind it.
+-- No commit appends more than `span` events, so no range that has `seq` ends further after it.
 SELECT DISTINCT org, actor, endpoint, key
 FROM command_ranges
 JOIN commands ON commands.number = command_ranges.command

@@ -1,2 +1,2 @@
--- Not max(position): a position is never given twice, even if the event that had it is pruned one day.
+-- Not max(position): a position is never assigned twice, even after the event that had it was pruned.
 SELECT seq FROM sqlite_sequence WHERE name = 'events'

@@ -1,4 +1,4 @@
--- Every column is asked for, so that every page of every event is read.
+-- Every column, so that every page of every event is read.
 SELECT position, payload, checksum, stream, seq, type, version, id, time, meta, link, signature, recorded
 FROM events NOT INDEXED
 WHERE position BETWEEN ? AND ?

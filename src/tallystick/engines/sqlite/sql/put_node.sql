@@ -1,4 +1,4 @@
--- A worker is known from several runs: the oldest registration and the latest sign of life stay.
+-- A worker is known from several runs: keep the first registration and the last sign of life.
 INSERT INTO nodes (id, tenant_id, name, status, registered_at, seen_at, hardware, attestation, attestation_type,
     attested_at)
 VALUES (:id, :tenant_id, :name, :status, :registered_at, :seen_at, :hardware, :attestation, :attestation_type,

@@ -1,4 +1,4 @@
--- The end of a stream as it is recorded, and as its events, or else its cut, have it: they differ where one is damaged.
+-- The recorded end of a stream, and the end of its events or, without any, of its cut. They differ if one is damaged.
 SELECT ends.seq, ends.link, ends.org, coalesce(last.seq, gone.through), coalesce(last.link, gone.link)
 FROM (SELECT ? AS stream) AS asked
 LEFT JOIN streams AS ends ON ends.stream = asked.stream

@@ -1,4 +1,4 @@
--- A payload that is gone has to be noted as erased; one that is there has to have its checksum.
+-- A missing payload must have an erasure, and an existing one must match its checksum.
 SELECT key, win, min(position), min(refused), min(unsound)/* the aggregates */
 FROM (
     SELECT */* the ranks */

@@ -1,2 +1,2 @@
--- Through the whole table, whatever order its rows are in.
+-- A scan of the whole table, in any order of its rows.
 SELECT 1 FROM dead_letters WHERE +consumer = ? AND +position = ?

@@ -1,4 +1,4 @@
--- Every event that was pruned, so that a retry is always recognised, and a missing position can be told from a lost one.
+-- Every event that was pruned, so that a retry is recognised, and a missing position can be told from a lost one.
 -- Written by `pruned_events_are_noted`.
 CREATE TABLE IF NOT EXISTS pruned (
     position INTEGER PRIMARY KEY,

@@ -1,5 +1,5 @@
--- What has to be dropped once more when an erasure has been committed: rows, or with an empty projection letters and
--- tables. Noted before the commit and gone after it, because a key may repeat what is erased.
+-- What must be dropped again after an erasure was committed: rows, or if the projection is empty, letters and tables.
+-- Written before the commit and deleted after it, because a key may repeat what is erased.
 CREATE TABLE IF NOT EXISTS pending_drops (
     position INTEGER NOT NULL,
     projection TEXT NOT NULL,

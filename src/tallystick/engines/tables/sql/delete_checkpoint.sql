@@ -1,0 +1,1 @@
+DELETE FROM checkpoints WHERE name = ?
