@@ -75,7 +75,7 @@ def lines(events: Iterable[Event]) -> bytes:
     return (text + "\n").encode() if text else b""
 
 
-class _StoredLine(msgspec.Struct):
+class _StoredLine(msgspec.Struct, frozen=True):
     """The line of a stored event. Payload and meta stay bytes; unknown keys are ignored."""
 
     position: int
@@ -115,21 +115,16 @@ def parse_event(text: bytes) -> Event:
     )
 
 
-class EventIn(msgspec.Struct, forbid_unknown_fields=True):
-    """A new event as JSON has it."""
+class NewEventLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The line of a new event, which may claim what the event will become."""
 
+    stream: str
     type: str
     payload: dict[str, Any]
     version: int | None = None
     meta: dict[str, Any] | None = None
     id: str | None = None
     time: int | None = None
-
-
-class LineIn(EventIn, forbid_unknown_fields=True, kw_only=True):
-    """A new event on a line of its own, which names its stream and may claim what it will become."""
-
-    stream: str
     expected: int | str | None = None
     signature: str | None = None
     seq: int | None = None
@@ -161,13 +156,13 @@ class LineIn(EventIn, forbid_unknown_fields=True, kw_only=True):
             raise errors.InvalidInput(reason=f"its {key!r} must be hex digits") from None
 
 
-def parse_line(text: bytes) -> LineIn:
+def parse_line(text: bytes) -> NewEventLine:
     """The new event of a line; refused by name if it is not one."""
     found = canonical.parse(text, what="line")
     if type(found) is dict and found.get("payload", text) is None:
         reason = "its payload was erased, so it cannot be appended: `tally export --whole` moves erased events too"
         raise errors.InvalidInput(reason=reason)
     try:
-        return msgspec.convert(found, LineIn)
+        return msgspec.convert(found, NewEventLine)
     except msgspec.ValidationError as problem:
         raise errors.InvalidInput(reason=f"it is not the line of an event: {problem}") from None
