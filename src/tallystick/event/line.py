@@ -5,13 +5,13 @@ A stored event has every field of the envelope, with payload and meta verbatim:
     {"position","stream","seq","type","version","id","time","payload","meta","checksum","link","signature"}
 
 `id` is UUID text, `time` ns since 1970, hashes and signature lower-case hex, `payload` null if it was erased. `line`
-writes it, `parse_event` reads it. If the line may have been changed, check its checksum and link.
+writes it, `parse_stored` reads it. If the line may have been changed, check its checksum and link.
 
 A new event, which is to be appended, needs less:
 
     {"stream","type","payload"[,"version","meta","expected","id","time","signature","seq","checksum","link"]}
 
-`parse_line` reads it, and a stored event too: then `seq`, `checksum` and `link` are claims that must come true, and
+`parse_new` reads it, and a stored event too: then `seq`, `checksum` and `link` are claims that must come true, and
 `position`, `previous` and `recorded` belong to the store that it came from and are ignored. Any other key is refused.
 
 Payload and meta must be one JSON object each without line breaks. Anything else could end its field, its line or its
@@ -95,7 +95,7 @@ class _StoredLine(msgspec.Struct, frozen=True):
 _decode = msgspec.json.Decoder(_StoredLine).decode
 
 
-def parse_event(text: bytes) -> Event:
+def parse_stored(text: bytes) -> Event:
     """The stored event of a line; `ValueError` if it is not one."""
     given = _decode(text)
     payload = bytes(given.payload)
@@ -156,7 +156,7 @@ class NewEventLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             raise errors.InvalidInput(reason=f"its {key!r} must be hex digits") from None
 
 
-def parse_line(text: bytes) -> NewEventLine:
+def parse_new(text: bytes) -> NewEventLine:
     """The new event of a line; refused by name if it is not one."""
     found = canonical.parse(text, what="line")
     if type(found) is dict and found.get("payload", text) is None:
