@@ -24,11 +24,11 @@ from tallystick.pipeline.whole_log import WholeLog
 from tallystick.projections.summary.compiled import Accounts
 from tallystick.projections.summary.measures import untagged
 from tallystick.projections.summary.model import Summary
-from tallystick.projections.summary.sql import accounts, sql_query
+from tallystick.projections.summary.sql import accounts, summary_query
 from tallystick.store import summary_sql
 
 TABLE_BYTES = 4 << 20
-_COLLECTING = summary_sql.Collecting(
+_COLLECTING = summary_sql.AggregateSyntax(
     latest="lpad(CAST(position AS STRING), 20, '0') || {0}",
     distinct="collect_set({0})",
     ranked="collect_list({0}) FILTER (WHERE {top})",
@@ -53,7 +53,7 @@ def ddl(summary: Summary) -> str:
 
 def aggregates(columns: DataFrame, summary: Summary) -> DataFrame:
     """The aggregates of each key and window, by Spark SQL."""
-    question = sql_query(summary)
+    question = summary_query(summary)
     ranked = columns.selectExpr("*", *summary_sql.ranked(question))
     return ranked.groupBy("key", "win").agg(*map(F.expr, summary_sql.collected(_COLLECTING, question)))
 
@@ -63,11 +63,11 @@ def states(groups: DataFrame, summary: Summary) -> DataFrame:
 
     def run(batches: Batches) -> Batches:
         with mark_errors():
-            found = (list(batches),) if sql_query(summary).window_ns else ([batch] for batch in batches)
+            found = (list(batches),) if summary_query(summary).window_ns else ([batch] for batch in batches)
             for some in found:
                 yield _rows(accounts_of(summary, _listed(some)), summary)
 
-    together = groups.repartition(F.col("key")) if sql_query(summary).window_ns else groups
+    together = groups.repartition(F.col("key")) if summary_query(summary).window_ns else groups
     return together.mapInArrow(run, ROWS_DDL)
 
 
