@@ -24,7 +24,7 @@ FILLED_IN_STEPS = {
         "_Document",
     },
     "engines.sqlite": {"OpenedStore", "_MetaScope"},
-    "event": {"Entry", "EventIn", "LineIn", "_StoredLine"},
+    "event": {"EventIn", "EventType", "LineIn", "_StoredLine"},
     "state": {"Plan", "State"},
     "store": {"Claims", "Part", "Received", "Request", "RunRows", "Transaction", "Verification", "Write"},
 }

@@ -33,15 +33,15 @@ class Takeover:
         self._progress = progress
         self._batch = batch
         self._batch_bytes = batch_bytes
-        self._stored = self._after = self._log.head()
-        self._last = 0
+        self._stored = self._after = self._log.head()  # events up to here are compared, those after it are written
+        self._last = 0  # the position of the last event that came
         self._cuts: list[FoundingCut] = []
         self._pruned: list[tuple[int, bytes]] = []
         self._body = bytearray()
-        self._facts: dict[int, int] = {}
+        self._facts: dict[int, int] = {}  # position of an erased event -> position of the fact about it
         self._erased: dict[tuple[str, int], int] = {}
         self._events: list[Event] = []
-        self._numbers: dict[int, int] = {}
+        self._numbers: dict[int, int] = {}  # position -> number of the line
         self._bytes = 0
         self._counts = {"events": 0, "pruned": 0, "cuts": 0, "snapshots": 0}
 

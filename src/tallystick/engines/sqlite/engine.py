@@ -51,7 +51,7 @@ from tallystick.store.run_documents import RunDocuments
 from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
-from tallystick.store.summary_sql import Asked
+from tallystick.store.summary_sql import SummaryQuery
 from tallystick.store.views import Inline
 
 _BUSY_MS_MAX = 3_600_000
@@ -240,7 +240,7 @@ class SqliteLog(SqliteReceiver):
                 survey.require_all(connection, first=start + 1, last=through, count=len(events))
         return Page(events, through, crossed)
 
-    def summed(self, asked: Asked, *, until: int) -> list[tuple[Any, ...]]:
+    def summed(self, asked: SummaryQuery, *, until: int) -> list[tuple[Any, ...]]:
         for hole in self._holes:
             raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
         self._require_end()
