@@ -106,7 +106,7 @@ def test_the_scheduler_ends_with_the_store_and_says_so(tmp_path):
     assert (upkeep.is_running, upkeep.failure) == (False, "StoreClosed")
 
 
-def test_what_failed_is_told_apart():
+def test_failures_are_told_from_successes():
     """A validation that found a problem is not a success."""
     assert is_ok(Fired("validation", "time", "nothing is wrong"))
     assert not is_ok(Fired("validation", "time", "snapshot x: it changed"))
