@@ -1,4 +1,4 @@
-"""SIGTERM: what was accepted is acknowledged, the rest is refused, followers are sent off, and the store is closed."""
+"""SIGTERM: accepted requests are answered, others refused, followers disconnected, and the store is closed."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def test_who_does_not_read_is_sent_off_and_the_others_go_on(serve: Any) -> None:
         received = b""
         while piece := slow.recv(1 << 16):
             received += piece
-    assert b": sent off: too slow" in received
+    assert b": disconnected: too slow" in received
 
 
 def test_who_takes_nothing_at_all_is_cut_off(serve: Any) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from tallystick import errors
 from tallystick.server import logs
@@ -77,6 +79,25 @@ def test_an_internal_error_is_a_problem_that_quotes_nothing(serve):
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.headers["x-request-id"] == "r-1"
     assert "payload-mark" not in answer.text
+
+
+def test_a_failure_in_the_middle_of_a_response_ends_the_connection(serve):
+    """No second response is sent into the first one: the client sees that the body is incomplete."""
+
+    class Half(Response):
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"half", "more_body": True})
+            raise errors.NothingHere()
+
+    def begun(request: HttpRequest) -> Response:
+        return Half()
+
+    running = serve()
+    running._server.app.routes.append(Route("GET", "/v1/half", Need.OPEN, begun))
+    with pytest.raises(httpx.RemoteProtocolError):
+        running.client.get("/v1/half")
+    assert running.client.get("/health").status_code == 200
 
 
 @pytest.fixture

@@ -75,10 +75,10 @@ class PageRoute(ConsoleRoute):
         except errors.TallyError as problem:
             return failure(request, problem)
 
-    def given(self, request: HttpRequest) -> dict[str, Any]:
+    def arguments(self, request: HttpRequest) -> dict[str, Any]:
         """The parameters. The page of a failure names the whole address."""
         try:
-            return super().given(request)
+            return super().arguments(request)
         except errors.InvalidInput:
             raise errors.InvalidValue(what="address", value=request.url.path, must="complete") from None
 
