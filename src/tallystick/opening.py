@@ -20,7 +20,7 @@ from tallystick.store.acceptance import record as record_acceptance
 from tallystick.store.events import EventLog
 from tallystick.store.refill import Donor, ExportDonor, Refilled, StoreDonor, lost_snapshots, with_snapshots
 from tallystick.store.refill import record as record_refill
-from tallystick.store.snapshots import PutsBack
+from tallystick.store.snapshots import RestoresSnapshots
 from tallystick.store.store import PartProgress, Store
 from tallystick.store.urls import is_url, redacted
 from tallystick.store.verify import Verification, verify
@@ -132,7 +132,7 @@ def refill(
     if is_settled:
         return done
     with open(url, create=False, clock=clock, **options) as store:
-        snapshots = cast(PutsBack, store.log.snapshots)
+        snapshots = cast(RestoresSnapshots, store.log.snapshots)
         for snapshot in lost:
             snapshots.put_back(snapshot)
         done = with_snapshots(done, lost)

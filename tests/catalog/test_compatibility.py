@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from tallystick import Catalog, errors
 from tallystick.event import schema, shipped
-from tallystick.event.compatibility import Finding, check
+from tallystick.event.compatibility import Incompatibility, check
 
 MISSING = object()
 
@@ -33,7 +33,7 @@ def model(**fields: Any) -> type[BaseModel]:
     return found
 
 
-def rules(findings: list[Finding]) -> list[tuple[int, str, str]]:
+def rules(findings: list[Incompatibility]) -> list[tuple[int, str, str]]:
     """Version, path and rule of each finding."""
     return [(finding.version, finding.path, finding.rule) for finding in findings]
 

@@ -86,7 +86,7 @@ def test_a_payload_that_does_not_fit_is_refused_with_its_place(payload: dict[str
     with pytest.raises(errors.SchemaViolation) as caught:
         validate(payload)
     assert caught.value.values["pointer"] == pointer
-    assert f"does not fit its model: {pointer}: " in str(caught.value)
+    assert f"does not match its model: {pointer}: " in str(caught.value)
 
 
 def test_a_refused_payload_is_not_written() -> None:

@@ -174,7 +174,7 @@ def test_dead_letters_that_vanished_are_missed_until_they_are_counted_again(tall
     assert tally("deadletters", filled).exit_code == 1
     for command in ("verify", "doctor"):
         named = tally(command, filled)
-        assert (named.exit_code, "3 were kept, and 2 are found" in named.stdout) == (1, True)
+        assert (named.exit_code, "3 were stored, 2 were found" in named.stdout) == (1, True)
     assert tally("deadletters", filled, "--recount", "--drop", "1").exit_code == 2
     (recounted,) = lines(tally("deadletters", filled, "--recount", "--json"))
     assert (recounted["kept"], recounted["found"]) == (3, 2)

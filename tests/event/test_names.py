@@ -54,7 +54,7 @@ def test_types_of_the_form_are_taken(name: str) -> None:
 @pytest.mark.parametrize("value", hostile_arguments.BAD_STREAMS.values(), ids=hostile_arguments.BAD_STREAMS.keys())
 def test_a_refused_value_is_shown_short(value: object) -> None:
     """What an error carries of a value is bounded, and never fails to be made."""
-    assert len(str(names.shown(value))) <= 300
+    assert len(str(names.display(value))) <= 300
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_a_refused_value_is_shown_short(value: object) -> None:
 )
 def test_a_refused_value_is_shown_as_it_is_or_by_what_it_is(value: object, shown: object) -> None:
     """Small values as they are, long texts cut, large integers by their size, everything else by its type."""
-    assert names.shown(value) == shown
-    assert type(names.shown(value)) is type(shown)
+    assert names.display(value) == shown
+    assert type(names.display(value)) is type(shown)
 
 
 @pytest.mark.parametrize("kind", ["tally.store", "tally.", "tally.x"])

@@ -70,7 +70,7 @@ def messages(lines: Iterator[str], count: int) -> list[str]:
 
 
 def test_an_event_that_cannot_be_lifted_ends_no_stream(served: Served) -> None:
-    """SAFE-09: followers get events as they are stored; one of another tenant, and the admin's, go on."""
+    """SAFE-09: followers get events as they are stored; those of another tenant and of the admin continue."""
     path = "/v1/follow?after=0"
     with (
         served.as_("ben") as ben,
@@ -85,7 +85,7 @@ def test_an_event_that_cannot_be_lifted_ends_no_stream(served: Served) -> None:
 
 
 def test_an_event_that_cannot_be_lifted_is_on_its_page(served: Served) -> None:
-    """SAFE-09: every route that gives out events gives it out as it is stored, beside those of others."""
+    """SAFE-09: every route that returns events returns it as it is stored, next to those of others."""
     poison(served)
     served.append("order/2", {"n": 1}, token="ben")
     with served.as_("ada") as ada:
@@ -144,7 +144,7 @@ def hostile_bodies() -> Iterator[dict[str, Any]]:
 
 
 def test_hostile_names_fail_no_append_of_another_tenant(serve: Any, url: str, tmp_path: Path) -> None:
-    """SAFE-09: 150 × 201 against 884 × 503 it once was: those who share commits with them are all answered with 201."""
+    """SAFE-09: it was once 150 × 201 and 884 × 503; now all that share commits with them get 201."""
     served = serve(url, tokens=Book(mallory=("writer", "acme"), ben=("writer", "beta")))
     told: list[str] = []
 
@@ -182,7 +182,7 @@ def test_a_consumer_goes_past_an_event_that_cannot_be_lifted(store: Store) -> No
 
 
 def test_an_event_that_cannot_be_lifted_can_be_erased(store: Store) -> None:
-    """SAFE-09: who has a right to be forgotten is, whatever an upcaster says of their payload."""
+    """SAFE-09: a person who has a right to be forgotten is forgotten, whatever an upcaster says of their payload."""
     with pytest.raises(errors.SchemaIncompatible):
         _ = store.read().events[1].data
     Live(store, Calls()).catch_up(until=1)

@@ -46,7 +46,7 @@ def test_a_poisoned_writer_is_told(serve, tmp_path):
 
 
 def test_too_little_space_is_told_before_appends_fail(serve):
-    """LH-17: below the wanted free space both probes say so; appends still go on."""
+    """LH-17: with less free space than needed both probes say so, and appends continue."""
     running = serve(settings={"limits": Limits(free_bytes_min=1 << 62)})
     for path in ("/health", "/ready"):
         answer = running.client.get(path)
@@ -75,7 +75,7 @@ def test_a_damaged_log_is_told(serve, tmp_path):
 
 
 def test_a_store_that_does_not_answer_is_told(serve):
-    """A probe is answered also when the store is gone: that is what it is for."""
+    """A probe is answered even if the store does not respond: that is what it is for."""
     running = serve()
     running.service.store.close()
     running.service.operations.sampler.sample(fresh=True)
@@ -98,7 +98,7 @@ def test_an_index_that_leads_nowhere_is_told(monkeypatch):
 
 
 def test_probes_do_not_wear_the_store_out():
-    """However often they ask, one look serves them for a while."""
+    """However often they ask, one sample serves them for a while."""
     now = [0.0]
     with tallystick.open("memory:") as store:
         sampler = Sampler(store, age_seconds=2.0, monotonic=lambda: now[0])
@@ -111,7 +111,7 @@ def test_probes_do_not_wear_the_store_out():
 
 
 def test_a_store_that_hangs_takes_one_thread_and_not_all(monkeypatch):
-    """While a look is under way others get the last one; once that is too old, they are told that none has ended."""
+    """While a sample is taken others get the last one. If that is too old, they learn that none has ended."""
     now = [0.0]
     began, release = threading.Event(), threading.Event()
     with tallystick.open("memory:") as store:

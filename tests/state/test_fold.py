@@ -147,11 +147,11 @@ def test_a_reducer_that_depends_on_the_order_of_keys_is_named(store: Store) -> N
         return {"keys": keys, "first": next(iter(keys))}
 
     with pytest.raises(errors.FoldDiverged) as found:
-        state.twice(store, ordered, "order/1")
+        state.check_determinism(store, ordered, "order/1")
     assert found.value.seq == 3
 
 
 def test_a_sound_reducer_passes_the_double_fold(store: Store, balance: Reducer) -> None:
     """A function of its JSON state gives the same either way."""
     store.append("order/1", paid(1, 2, 3))
-    assert state.twice(store, balance, "order/1").value == state.fold(store, balance, "order/1").value
+    assert state.check_determinism(store, balance, "order/1").value == state.fold(store, balance, "order/1").value

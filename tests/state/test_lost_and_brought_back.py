@@ -174,7 +174,7 @@ def test_the_double_fold_does_not_blame_a_reducer_that_changes_its_state(store: 
         return found
 
     store.append("order/1", paid(1, 2, 4))
-    assert state.twice(store, count, "order/1").value == {"events": 3}
+    assert state.check_determinism(store, count, "order/1").value == {"events": 3}
 
 
 def test_a_fact_with_a_hash_that_is_none_is_named_by_verification(store: Store) -> None:

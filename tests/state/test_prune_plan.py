@@ -71,7 +71,7 @@ def test_what_is_no_stream_of_events_is_refused_by_name(store: Store, balance: R
     """Bad input: a stream that never was, and the store's own facts."""
     _order(store)
     state.make(store, balance, "order/1")
-    for stream, reason in (("order/none", "there is no such stream"), (shelf.about("order/1"), "never pruned")):
+    for stream, reason in (("order/none", "there is no such stream"), (shelf.facts_stream("order/1"), "never pruned")):
         with pytest.raises(errors.PruneRefused, match=reason):
             state.prune(store, stream, before=2, accept=True)
 

@@ -8,9 +8,9 @@ import pytest
 from tallystick import Store, errors, state
 from tallystick.event import ids
 from tallystick.scheduler import Scheduler
-from tallystick.state import Entry, Reducer, Until
+from tallystick.state import Reducer, SnapshotEntry, Until
 from tallystick.state.policy import ALIASES, DAY, HOUR, PRESETS, Policy, policy
-from tallystick.state.retention import retain, superfluous
+from tallystick.state.retention import expired_snapshots, retain
 from tallystick.store import facts
 from tallystick.store.verify import verify
 from tallystick.testing.clock import ManualClock
@@ -124,7 +124,9 @@ def test_a_knob_can_be_turned_off_and_nonsense_is_refused() -> None:
             policy(environment={variable: text})
 
 
-def _entry(number: int, *, made: int, protected: bool = False, base: Entry | None = None, reducer: str = "r") -> Entry:
+def _entry(
+    number: int, *, made: int, protected: bool = False, base: SnapshotEntry | None = None, reducer: str = "r"
+) -> SnapshotEntry:
     fact = facts.Snapshotted(
         stream="order/1",
         seq=number,
@@ -140,14 +142,14 @@ def _entry(number: int, *, made: int, protected: bool = False, base: Entry | Non
         latest=0,
         base=base.id.hex() if base else None,
     )
-    return Entry(ids.default.mint(1, time_ns=made)[0], fact, made, protected)
+    return SnapshotEntry(ids.default.mint(1, time_ns=made)[0], fact, made, protected)
 
 
 def test_snapshots_thin_out_with_age() -> None:
     """LH-14: all of 24 hours, one a day for 30 days, one a week for a year, then none."""
     now = 1000 * DAY
     found = [_entry(10_000 - hour, made=now - hour * HOUR) for hour in range(0, 24 * 500, 6)]
-    gone = superfluous(found, PRESETS["keep-90-days"], now=now, cut=0)
+    gone = expired_snapshots(found, PRESETS["keep-90-days"], now=now, cut=0)
     kept = [(now - entry.made) // HOUR for entry in found if entry not in gone]
     assert [hour for hour in kept if hour <= 24] == [0, 6, 12, 18, 24]
     days = [hour // 24 for hour in kept if 24 < hour <= 30 * 24]
@@ -168,8 +170,8 @@ def test_a_snapshot_goes_when_it_is_older_than_the_limit(knob: str, days: int) -
     now, limit = 1000 * DAY, days * DAY
     latest, at_it, past_it = _entry(3, made=now), _entry(2, made=now - limit), _entry(1, made=now - limit - 1)
     policy = msgspec.structs.replace(PRESETS["keep-all"], **{knob: limit})
-    assert superfluous([latest, at_it], policy, now=now, cut=0) == []
-    assert superfluous([latest, past_it], policy, now=now, cut=0) == [past_it]
+    assert expired_snapshots([latest, at_it], policy, now=now, cut=0) == []
+    assert expired_snapshots([latest, past_it], policy, now=now, cut=0) == [past_it]
 
 
 def test_what_is_needed_or_protected_is_never_let_go() -> None:
@@ -184,14 +186,14 @@ def test_what_is_needed_or_protected_is_never_let_go() -> None:
         _entry(2, made=old, reducer="o"),
     )
     lost = _entry(7, made=old)
-    gone = superfluous([base, diff, at_cut, protected, other, lost], PRESETS["keep-90-days"], now=now, cut=5)
+    gone = expired_snapshots([base, diff, at_cut, protected, other, lost], PRESETS["keep-90-days"], now=now, cut=5)
     assert gone == [lost]
 
 
 def test_a_count_keeps_the_last_ones() -> None:
     """COM-08: keep 7, whatever their age."""
     found = [_entry(number, made=number) for number in range(1, 21)]
-    gone = superfluous(found, PRESETS["keep-30-days"], now=1000 * DAY, cut=0)
+    gone = expired_snapshots(found, PRESETS["keep-30-days"], now=1000 * DAY, cut=0)
     assert sorted(entry.fact.seq for entry in found if entry not in gone) == list(range(14, 21))
 
 

@@ -252,14 +252,14 @@ def test_what_needs_a_quiet_stream_is_tried_ten_times(store: Store, busy: int) -
         tried.append(require)
         if len(tried) <= busy:
             fact = NewEvent(facts.SNAPSHOTTED, {"try": len(tried)})
-            store.record([(shelf.about("order/1"), fact)])
-        store.record([(shelf.about("order/2"), NewEvent(facts.SNAPSHOTTED, {}))], require=require)
+            store.record([(shelf.facts_stream("order/1"), fact)])
+        store.record([(shelf.facts_stream("order/2"), NewEvent(facts.SNAPSHOTTED, {}))], require=require)
         return len(tried)
 
     if busy == 10:
         with pytest.raises(errors.Conflict):
-            snapshots.unhurried(store, "order/1", attempt)
+            snapshots.retry_on_new_facts(store, "order/1", attempt)
     else:
-        assert snapshots.unhurried(store, "order/1", attempt) == busy + 1
+        assert snapshots.retry_on_new_facts(store, "order/1", attempt) == busy + 1
     assert len(tried) == min(busy + 1, 10)
-    assert store.stream_head(shelf.about("order/2")) is None or busy < 10
+    assert store.stream_head(shelf.facts_stream("order/2")) is None or busy < 10

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from tallystick import errors, opening, state
-from tallystick.aio.writer_thread import Committer
+from tallystick.aio.writer_thread import WriterThread
 from tallystick.event.model import Event, NewEvent
 from tallystick.store.commit import Appended
 from tallystick.store.events import PAGE_EVENTS, Report
@@ -59,7 +59,7 @@ class AsyncStore:
         self.reducers = state.registry(reducers)
         self._waiting: asyncio.Future[int] | None = None
         self._waiting_after = 0
-        self._committer = Committer(store, asyncio.get_running_loop(), window_seconds=window_ms / 1000)
+        self._committer = WriterThread(store, asyncio.get_running_loop(), window_seconds=window_ms / 1000)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -71,7 +71,7 @@ class AsyncStore:
         given: Any = [events] if one else list(events)  # type: ignore[arg-type]
         if self._committer.is_full:
             await self._committer.room()
-        return (await self._committer.hand_in(Request([Part(stream, given, expected)])))[0]
+        return (await self._committer.enqueue(Request([Part(stream, given, expected)])))[0]
 
     async def append_batch(
         self, stream: str, events: Sequence[NewEvent], *, expected: Expected | int = ANY
@@ -88,13 +88,13 @@ class AsyncStore:
             raise errors.InvalidValue(what="parts", value=[], must="at least one (stream, events, expected)")
         if self._committer.is_full:
             await self._committer.room()
-        return await self._committer.hand_in(Request(given))
+        return await self._committer.enqueue(Request(given))
 
     async def submit(self, request: Request) -> list[Appended]:
         """One all-or-nothing request, committed together with what else waits: for our own layers."""
         if self._committer.is_full:
             await self._committer.room()
-        return await self._committer.hand_in(request)
+        return await self._committer.enqueue(request)
 
     async def configure(self, *, secrets: str) -> None:
         """Change the secret guard of this store (`reject`, `warn`, `off`); the change is recorded as a control fact."""

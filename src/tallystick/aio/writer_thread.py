@@ -18,7 +18,7 @@ GROUP_REQUESTS_MAX = 4096
 PENDING_MAX = 65_536
 
 
-class Committer:
+class WriterThread:
     """The writer thread. Tasks hand it requests; it takes all that wait and submits them as one group."""
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, *, window_seconds: float) -> None:
@@ -38,7 +38,7 @@ class Committer:
             self._room.clear()
             await self._room.wait()
 
-    def hand_in(self, request: Request) -> asyncio.Future[list[Appended]]:
+    def enqueue(self, request: Request) -> asyncio.Future[list[Appended]]:
         """Hand in a request; the future has its outcome."""
         if self._closing:
             raise errors.StoreClosed()

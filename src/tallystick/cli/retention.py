@@ -11,7 +11,7 @@ from tallystick.cli import code, options, output, progress
 
 if TYPE_CHECKING:
     from tallystick.state import Plan
-    from tallystick.state.retention import Deed
+    from tallystick.state.retention import RetentionAction
     from tallystick.store.maintenance import Reclaimed
 
 PRESETS = ("keep-all", "keep-7-days", "keep-30-days", "keep-90-days")
@@ -169,7 +169,7 @@ def retain(
         _show_actions(actions, reclaimed, dry_run=dry_run)
 
 
-def _show_actions(actions: list[Deed], reclaimed: Reclaimed | None, *, dry_run: bool) -> None:
+def _show_actions(actions: list[RetentionAction], reclaimed: Reclaimed | None, *, dry_run: bool) -> None:
     if actions:
         rows = ((action.what, action.stream, action.count, action.why_not) for action in actions)
         output.table(("would be" if dry_run else "done", "stream", "count", "why not"), rows)

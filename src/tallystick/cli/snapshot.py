@@ -10,7 +10,7 @@ from tallystick.cli import code, failures, options, output, progress, times
 
 if TYPE_CHECKING:
     from tallystick import Store
-    from tallystick.state import Entry, Reducer
+    from tallystick.state import Reducer, SnapshotEntry
 
 
 @click.command("snapshot", short_help="Make snapshots of streams or of the whole store.")
@@ -69,7 +69,7 @@ def _unprotect(store: Store, streams: tuple[str, ...], snapshot: str) -> None:
     state.protect(store, streams[0] if streams else "", id_, protected=False)
 
 
-def _listed(store: Store, stream: str) -> list[Entry]:
+def _listed(store: Store, stream: str) -> list[SnapshotEntry]:
     from tallystick import state
 
     return list(state.entries(store, stream))
@@ -101,7 +101,7 @@ def _whole(store: Store, chosen: tuple[Reducer, ...], *, protect: bool, as_json:
     output.result(answer, text, as_json=as_json)
 
 
-def _show(entries: list[Entry], *, as_json: bool) -> None:
+def _show(entries: list[SnapshotEntry], *, as_json: bool) -> None:
     rows = [_row(entry) for entry in entries]
     if as_json:
         for row in rows:
@@ -111,7 +111,7 @@ def _show(entries: list[Entry], *, as_json: bool) -> None:
     output.table(headings, ([*row.values()] for row in rows))
 
 
-def _row(entry: Entry) -> dict[str, Any]:
+def _row(entry: SnapshotEntry) -> dict[str, Any]:
     fact = entry.fact
     return {
         "snapshot": entry.id.hex(),

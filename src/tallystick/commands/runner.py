@@ -69,7 +69,7 @@ class Commands:
         now = _checked_time(self._clock())
         decision = handler(Context(self._store, key, request, now))
         if type(decision) is not Decision:
-            raise errors.InvalidValue(what="decision", value=names.shown(decision), must="a commands.Decision")
+            raise errors.InvalidValue(what="decision", value=names.display(decision), must="a commands.Decision")
         response = canonical.encode_state(decision.response)
         if len(response) > limits.EVENT_BYTES_MAX:
             raise errors.TooLarge(what="the response", size=len(response), unit="bytes", limit=limits.EVENT_BYTES_MAX)
@@ -93,7 +93,7 @@ class Commands:
 
 def _check_key(key: CommandKey) -> None:
     if type(key) is not CommandKey:
-        raise errors.InvalidValue(what="key", value=names.shown(key), must="a commands.CommandKey")
+        raise errors.InvalidValue(what="key", value=names.display(key), must="a commands.CommandKey")
     for name, value in msgspec.structs.asdict(key).items():
         if name != "org" or value:  # a command outside of all tenants has no org
             names.check_label(f"{name} of a command", value)
@@ -102,7 +102,7 @@ def _check_key(key: CommandKey) -> None:
 def _checked_time(now: object) -> int:
     """The time of a record, in ns. A time in seconds is refused: such a record would be deleted at once."""
     if type(now) is not int or not 0 <= now <= limits.INT_MAX:
-        raise errors.InvalidValue(what="time of a command", value=names.shown(now), must="a number of nanoseconds")
+        raise errors.InvalidValue(what="time of a command", value=names.display(now), must="a number of nanoseconds")
     return now
 
 
@@ -110,23 +110,25 @@ def _check_lists(decision: Decision) -> None:
     for name in ("parts", "require"):
         given = getattr(decision, name)
         if not isinstance(given, (tuple, list)):
-            raise errors.InvalidValue(what=f"{name} of a decision", value=names.shown(given), must="a list")
+            raise errors.InvalidValue(what=f"{name} of a decision", value=names.display(given), must="a list")
 
 
 def _check_required(required: object) -> None:
     """Refuse a requirement on an invalid name: no such stream exists, so the requirement would never fail."""
     if not isinstance(required, (tuple, list)) or len(required) != 2:
-        raise errors.InvalidValue(what="requirement", value=names.shown(required), must="(stream, seq)")
+        raise errors.InvalidValue(what="requirement", value=names.display(required), must="(stream, seq)")
     stream, seq = required
     names.stream_kind(stream)
     if type(seq) is not int or not 0 <= seq <= limits.INT_MAX:
-        raise errors.InvalidValue(what="seq of a requirement", value=names.shown(seq), must="a number from 0 on")
+        raise errors.InvalidValue(what="seq of a requirement", value=names.display(seq), must="a number from 0 on")
 
 
 def _part(given: Any, key: CommandKey) -> Part:
     part = part_of(given)
     if not isinstance(part.events, (tuple, list)):
-        raise errors.InvalidValue(what="events", value=names.shown(part.events), must="a list of at least one NewEvent")
+        raise errors.InvalidValue(
+            what="events", value=names.display(part.events), must="a list of at least one NewEvent"
+        )
     return Part(part.stream, [_traced(event, key) for event in part.events], part.expected)
 
 

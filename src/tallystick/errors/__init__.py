@@ -1,7 +1,7 @@
-"""Every error a user can meet, under one base; one file a theme, all of them named here.
+"""Every error that a user can meet, under one base. There is one file per theme, and all errors are importable here.
 
-An error names the rule that was broken (its class), carries the values as attributes, and says what to do next.
-`exit_status` is what `tally` exits with: 1 when the answer is no, 2 when the question could not be put.
+The class of an error names the broken rule, the attributes are its values, and the advice says what to do next.
+`exit_status` is the exit status of `tally`: 1 if the answer is no, 2 if the command could not run.
 """
 
 from __future__ import annotations

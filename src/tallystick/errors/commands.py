@@ -21,10 +21,10 @@ __all__ = [
 
 
 class CommandRepeated(Refused):
-    """The command was run already; its stored response answers it."""
+    """The command was run already; the stored response is its answer."""
 
     template = "the command {key!r} of {actor!r} at {endpoint!r} was run already"
-    advice = "Take the stored response: run the command through tallystick.commands."
+    advice = "Run the command through tallystick.commands, which returns the stored response."
     org: str
     actor: str
     endpoint: str
@@ -32,11 +32,11 @@ class CommandRepeated(Refused):
 
 
 class IdempotencyKeyReuse(Refused):
-    """An idempotency key was used for another request before."""
+    """The idempotency key was used for another request."""
 
     code = "idempotency_key_reuse"
     template = "the idempotency key {key!r} of {actor!r} at {endpoint!r} was used for another request"
-    advice = "Send the same request again to get its response, or make a new key for a new request."
+    advice = "Send the same request again to get its response, or use a new key for a new request."
     org: str
     actor: str
     endpoint: str
@@ -44,7 +44,7 @@ class IdempotencyKeyReuse(Refused):
 
 
 class ProjectionInvalid(InvalidInput):
-    """A projection lacks something, or asks for what its kind cannot do."""
+    """A projection lacks a required part, or requests something that its kind does not support."""
 
     template = "projection {name!r}: {reason}"
     advice = "A projection has types, a key, initial() and apply(state, event); see docs/projections.md."
@@ -53,14 +53,14 @@ class ProjectionInvalid(InvalidInput):
 
 
 class ProjectionRefused(Refused):
-    """A projection could not take an event. If it runs inline, the event was not appended."""
+    """A projection could not apply an event. If it runs inline, the event was not appended."""
 
 
 class ProjectionKeyInvalid(ProjectionRefused):
-    """An event has no key that rows can stand under."""
+    """An event has no valid key for a row."""
 
     template = "projection {name!r}: {key} of seq {seq} of {stream!r} (position {position}) is {found}"
-    advice = "Keys are texts of 1 to 500 characters after upcasting: choose another key, or upcast the old version."
+    advice = "A key is a text of 1 to 500 characters after upcasting. Choose another key, or upcast the old version."
     name: str
     key: str
     stream: str
@@ -70,10 +70,10 @@ class ProjectionKeyInvalid(ProjectionRefused):
 
 
 class ProjectionFailed(ProjectionRefused):
-    """A projection raised an exception, or gave a state that is not plain JSON."""
+    """A projection raised an exception, or returned a state that is not plain JSON."""
 
     template = "projection {name!r} failed at seq {seq} of {stream!r} (position {position}): {reason}"
-    advice = "Mend the projection, then run it again: it goes on where it was. An erased event has the payload None."
+    advice = "Fix the projection and run it again. It continues where it stopped. An erased event has the payload None."
     name: str
     stream: str
     seq: int
@@ -82,19 +82,19 @@ class ProjectionFailed(ProjectionRefused):
 
 
 class ProjectionChanged(Refused):
-    """The stored rows were made by another definition of this projection."""
+    """The stored rows were made by another definition of the projection."""
 
     template = "the rows of projection {name!r} were made with another definition: {reason}"
-    advice = "Run `tally rebuild`: the old rows stay readable until the new ones have caught up."
+    advice = "Run `tally rebuild`. The old rows stay readable until the new ones have caught up."
     name: str
     reason: str
 
 
 class ViewMoved(Refused):
-    """Somebody else moved the rows of a projection meanwhile; nothing was written."""
+    """Another runner or a rebuild moved the rows of a projection in the meantime; nothing was written."""
 
     template = "epoch {epoch} of projection {projection!r} is at {actual}, expected {expected}"
-    advice = "Another runner or a rebuild is at work. Look at the place again and go on from there."
+    advice = "Another runner or a rebuild is active. Read the place again and continue from there."
     projection: str
     epoch: int
     expected: str
@@ -102,10 +102,10 @@ class ViewMoved(Refused):
 
 
 class NotCaughtUp(Refused):
-    """A projection did not reach a position in the time given."""
+    """A projection did not reach a position before the time-out."""
 
     template = "projection {name!r} is at position {reached}, not yet at {position} after {waited_ms} ms"
-    advice = "Wait longer, read what is there, or see with `tally project` whether a runner is at work."
+    advice = "Wait longer, read the rows that exist, or start a runner with `tally project`."
     name: str
     position: int
     reached: int
@@ -113,10 +113,10 @@ class NotCaughtUp(Refused):
 
 
 class HandlerFailed(Refused):
-    """A handler that was to take a dead letter raised an exception; the letter stays."""
+    """The handler of a dead letter raised an exception; the dead letter is kept."""
 
     template = "{handler!r} failed at position {position}: {reason}"
-    advice = "Mend the handler, then replay the letter again: it is still there."
+    advice = "Fix the handler, then replay the dead letter again. It is still stored."
     handler: str
     position: int
     reason: str
@@ -126,6 +126,6 @@ class NoDeadLetter(Refused):
     """There is no such dead letter."""
 
     template = "consumer {consumer!r} has no dead letter at position {position}"
-    advice = "`tally deadletters` lists those that are there."
+    advice = "`tally deadletters` lists all."
     consumer: str
     position: int

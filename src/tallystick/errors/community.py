@@ -21,53 +21,53 @@ class EventLogError(TallyError):
     """
 
     template = "{code}: {reason}"
-    advice = "docs/community.md has a table of the codes: which are refused, which are held, which are stored."
+    advice = "docs/community.md has a table of the codes, and says which events are refused, held or stored."
     exit_status = 1
     code: str
     reason: str
 
 
 class SnapshotRejected(TallyError):
-    """A snapshot of a community cannot be trusted or does not fit."""
+    """A snapshot of a community is damaged, is not trusted, or does not fit this log."""
 
     template = "the snapshot is not accepted: {reason}"
-    advice = "Get it from another peer, or join without one: the whole log gives the same state."
+    advice = "Get it from another peer, or join without a snapshot: the whole log gives the same state."
     exit_status = 1
     reason: str
 
 
 class PeerRefused(TallyError):
-    """A peer is not on the allow-list, or its address is not one that may be called."""
+    """A peer is not on the list, or calls to its address are not allowed."""
 
     template = "peer {peer!r} is refused: {reason}"
-    advice = "Add it with --peer URL; a private address needs --allow-private."
+    advice = "Add it with --peer URL. A private address needs --allow-private."
     peer: str
     reason: str
 
 
 class SyncFailed(TallyError):
-    """A peer could not be reached, or did not keep to the protocol."""
+    """A peer could not be reached, or broke the protocol."""
 
     template = "sync with {peer!r} failed: {reason}"
-    advice = "Nothing was lost: what arrived is stored, and the next round goes on from there."
+    advice = "Nothing was lost. The events that arrived are stored, and the next round continues from there."
     peer: str
     reason: str
 
 
 class BadMessage(TallyError):
-    """A message of the sync protocol is malformed or past its limits."""
+    """A message of the sync protocol is malformed or exceeds a limit."""
 
-    template = "{what} is not acceptable: {reason}"
-    advice = "Correct the sender; docs/formats/community.md has the wire format."
+    template = "{what} is not accepted: {reason}"
+    advice = "Correct the sender. docs/formats/community.md has the wire format."
     exit_status = 1
     what: str
     reason: str
 
 
 class CommunityMissing(TallyError):
-    """There is no community at this place, or what is there belongs to another one."""
+    """There is no community in this directory, or it belongs to another one."""
 
     template = "no community at {place!r}: {reason}"
-    advice = "Make one with `tally community init`, or join one with an invitation."
+    advice = "Create one with `tally community init`, or join one with an invitation."
     place: str
     reason: str

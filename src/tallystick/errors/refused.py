@@ -1,4 +1,4 @@
-"""The store says no; nothing was written."""
+"""The state of the store does not allow it; nothing was written."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class Refused(TallyError):
-    """The request was well-formed, and the state of the store decided against it."""
+    """The request is well-formed, but the state of the store does not allow it."""
 
     exit_status = 1
 
@@ -44,7 +44,7 @@ class DuplicateId(Refused):
     """An event id exists already, with other content."""
 
     template = "event id {id} exists already: {reason}"
-    advice = "Ids name one event for ever; mint a new id for a new event."
+    advice = "An id permanently names one event. Use a new id for a new event."
     id: str
     reason: str
 
@@ -60,37 +60,40 @@ class OrgMismatch(Refused):
 
 
 class SourceRepeated(Refused):
-    """A source's sequence went back or stood still."""
+    """The sequence number of a source did not increase."""
 
     template = "source {source!r} is at sequence {last}, the event has {given}"
-    advice = "Leave source_seq out and it is assigned in the commit, or continue after {last}."
+    advice = "Leave source_seq out, so that the commit assigns it, or continue after {last}."
     source: str
     last: int
     given: int
 
 
 class Nested(Refused):
-    """A thread appended while it was appending: only a signal handler can do that."""
+    """A thread called append inside its own append. Only a signal handler can do that."""
 
     template = "an append was made inside another append of the same thread"
-    advice = "Do not append in a signal handler: set a flag there, and append when the handler has returned."
+    advice = "Do not append in a signal handler. Set a flag there, and append after the handler has returned."
 
 
 class LeaseHeld(Refused):
     """Another writer holds the lease of this run."""
 
     template = "{stream!r} is written by {owner} (lease {number})"
-    advice = "Wait until that writer is done; it is taken over when dead. On another host: acquire_lease(steal=True)."
+    advice = (
+        "Wait until that writer is done. If it is dead, the lease is taken over automatically; if it ran on another "
+        "host, use acquire_lease(steal=True)."
+    )
     stream: str
     owner: str
     number: int
 
 
 class LeaseLost(Refused):
-    """The lease was taken over; this writer is fenced off."""
+    """The lease was taken over, so this writer is fenced off."""
 
     template = "the lease {held} on {stream!r} was taken over (now {number})"
-    advice = "Stop writing to this run, or take a new lease with acquire_lease() and read what happened since."
+    advice = "Stop writing to this run, or take a new lease with acquire_lease() and read what was appended since."
     stream: str
     held: int
     number: int
@@ -106,7 +109,7 @@ class WrongStore(Refused):
 
 
 class HistoryPruned(Refused):
-    """The range asked for was pruned and no archive supplies it."""
+    """The requested range was pruned, and no archive supplies it."""
 
     template = "{what} {first} to {last} were pruned"
     advice = "Read from after={last} on, start from a snapshot, or attach the archive that holds the range."
@@ -119,50 +122,50 @@ class UnsupportedCapability(Refused):
     """The engine does not offer this."""
 
     template = "the {engine} engine does not offer {capability}"
-    advice = "Use an engine that does: see docs/architecture.md."
+    advice = "Use an engine that offers it; docs/architecture.md has a table."
     engine: str
     capability: str
 
 
 class RefillRefused(Refused):
-    """A damaged range cannot be refilled from what was named."""
+    """A damaged range cannot be refilled from the given source."""
 
     template = "cannot refill {url!r} from {source!r}: {reason}"
-    advice = "Nothing was changed. Name a copy or an export of this very store that holds all of the damaged range."
+    advice = "Nothing was changed. Name a copy or an export of this store that has all of the damaged range."
     url: str
     source: str
     reason: str
 
 
 class AcceptRefused(Refused):
-    """The loss of what is damaged cannot be accepted."""
+    """The loss of the damaged range cannot be accepted."""
 
-    template = "cannot accept the loss of what is damaged in {url!r}: {reason}"
-    advice = "Nothing was changed. Refill the range from a copy, or export what is left and begin a new store."
+    template = "cannot accept the loss of the damaged range in {url!r}: {reason}"
+    advice = "Nothing was changed. Refill the range from a copy, or export what is left into a new store."
     url: str
     reason: str
 
 
 class ReaderNotFound(Refused):
-    """There is no projection or consumer of this name."""
+    """No projection or consumer has this name."""
 
-    template = "there is no {kind} {name!r} here"
-    advice = "`tally {kind}s list` shows those that there are."
+    template = "there is no {kind} {name!r}"
+    advice = "`tally {kind}s list` lists all."
     kind: str
     name: str
 
 
 class ReaderRuns(Refused):
-    """A projection that is to be dropped is kept current by this service, which would make its rows again."""
+    """The projection to be dropped is run by this service, which would make its rows again."""
 
     template = "the {kind} {name!r} is run by this service"
-    advice = "Serve without it (--projection), and drop it then; or rebuild it."
+    advice = "Start the service without it (--projection), then drop it. Or rebuild it."
     kind: str
     name: str
 
 
 class LettersLeft(Refused):
-    """A consumer that is to be dropped has dead letters: events that it could not handle."""
+    """The consumer to be dropped has dead letters: events that it could not handle."""
 
     template = "consumer {consumer!r} has {count} dead letters"
     advice = "Replay them (`tally deadletters`), or drop them with the consumer (--letters)."

@@ -1,4 +1,4 @@
-"""What runs refuse."""
+"""Errors of workflows and their runs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = [
 
 
 class WorkflowInvalid(InvalidInput):
-    """A workflow is not declared as one can be."""
+    """The declaration of a workflow is not valid."""
 
     template = "workflow {workflow!r}: {reason}"
-    advice = "Correct the declaration; docs/runs.md shows one."
+    advice = "Correct the declaration. docs/runs.md shows an example."
     workflow: str
     reason: str
 
@@ -35,13 +35,13 @@ class GraphCycle(InvalidInput):
     """Nodes wait for each other."""
 
     template = "workflow {workflow!r}: the nodes {nodes} wait for each other"
-    advice = "Let one of them do without the other's output."
+    advice = "Change one of them so that it does not need the other's output."
     workflow: str
     nodes: str
 
 
 class ArtifactUnknown(InvalidInput):
-    """A node names an artifact that no node makes and that is no input, or uses one that it did not declare."""
+    """A node names an artifact that is neither an input nor written by a node, or uses one that it did not declare."""
 
     template = "node {node!r}: artifact {artifact!r} {reason}"
     advice = "Declare it: as an output of a node, with Workflow.input, or in the node's inputs."
@@ -51,16 +51,16 @@ class ArtifactUnknown(InvalidInput):
 
 
 class InputMissing(Refused):
-    """A file that the workflow needs is not there."""
+    """A file that the workflow needs does not exist."""
 
     template = "the input {artifact!r} is missing: there is no file {path}"
-    advice = "Put the file there, or name it with --input {artifact}=FILE, and try again."
+    advice = "Create the file, or name another one with --input {artifact}=FILE, and try again."
     artifact: str
     path: str
 
 
 class RunExists(Refused):
-    """A run of that id exists."""
+    """A run with this id exists already."""
 
     template = "run {run!r} exists already"
     advice = "Resume it, or choose another id."
@@ -68,7 +68,7 @@ class RunExists(Refused):
 
 
 class RunNotFound(TallyError):
-    """There is no run of that id."""
+    """There is no run with this id."""
 
     template = "there is no run {run!r} in {url}"
     advice = "`tally run status URL` lists the runs."
@@ -77,10 +77,10 @@ class RunNotFound(TallyError):
 
 
 class CodeChanged(Refused):
-    """The code or the parameters of nodes are not those that the run was made with."""
+    """The code or the parameters of nodes differ from those that the run was made with."""
 
     template = "run {run!r} was made with other code: {nodes}"
-    advice = "Resume with --accept-changes to keep what they made, or with --rerun-changed to make it again."
+    advice = "Resume with --accept-changes to keep their output, or with --rerun-changed to run them again."
     run: str
     nodes: str
 
@@ -89,7 +89,7 @@ class NodeFault(Refused):
     """A node did not do what it declares."""
 
     template = "node {node!r}: {reason}"
-    advice = "Correct the node and resume; what had finished is not repeated."
+    advice = "Fix the node and resume. Finished nodes are not run again."
     node: str
     reason: str
 
@@ -98,35 +98,35 @@ class RunFault(Refused):
     """The run ended without finishing."""
 
     template = "run {run!r} failed at {nodes}: {reason}"
-    advice = "`tally run status` shows the trail; correct the cause, then `tally run resume` goes on from there."
+    advice = "`tally run status` shows every attempt. Fix the cause, then run `tally run resume`."
     run: str
     nodes: str
     reason: str
 
 
 class RunLogInvalid(Refused):
-    """The events of a run do not make a run."""
+    """The events of a run are not a valid sequence."""
 
-    template = "run {run!r}: event {seq} does not fit the ones before it: {reason}"
-    advice = "Something else wrote to this stream. `tally verify` says whether the log is whole."
+    template = "run {run!r}: event {seq} does not fit the events before it: {reason}"
+    advice = "Another program wrote to this stream. `tally verify` says whether the log is damaged."
     run: str
     seq: int
     reason: str
 
 
 class SnapshotInvalid(Refused):
-    """The snapshot is not valid and cannot be rebuilt, because the log is damaged or gone."""
+    """The snapshot is not valid, and cannot be rebuilt because the log is damaged or missing."""
 
     template = "the snapshot of run {run!r} cannot be rebuilt: {reason}"
-    advice = "The log was not touched. Restore it from a copy, or look at it with `tally verify`."
+    advice = "The log was not changed. Restore it from a copy, or check it with `tally verify`."
     run: str
     reason: str
 
 
 class ForkImpossible(Refused):
-    """A run cannot be forked there, or the history that a fork refers to is not there."""
+    """The run cannot be forked at this node, or the history that a fork refers to is missing."""
 
     template = "run {run!r}: {reason}"
-    advice = "Fork from a node that the run has started, and keep the run that a fork refers to."
+    advice = "Fork from a node that the run has started, and do not remove the run that a fork refers to."
     run: str
     reason: str

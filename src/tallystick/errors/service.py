@@ -1,4 +1,4 @@
-"""What the service refuses before the store is asked. `status` is the HTTP status of each."""
+"""Requests that the service refuses before they reach the store. `status` is the HTTP status of each error."""
 
 from __future__ import annotations
 
@@ -26,57 +26,57 @@ __all__ = [
 
 
 class NotAuthenticated(Refused):
-    """The request shows no token, more than one, or something that is none."""
+    """The request has no token, several tokens, or something that is not a token."""
 
     status: ClassVar[int] = 401
     template = "a token is needed: {reason}"
-    advice = "Send one header `Authorization: Bearer TOKEN`; an administrator issues tokens."
+    advice = "Send one header `Authorization: Bearer TOKEN`. An administrator issues tokens."
     reason: str
 
 
 class NotAllowed(Refused):
-    """The token is good, and does not allow this."""
+    """The token is valid, but does not allow this."""
 
     status: ClassVar[int] = 403
     template = "a {kind} may not {what}"
-    advice = "Use a token of a kind that may."
+    advice = "Use a token of another kind."
     kind: str
     what: str
 
 
 class StampRefused(Refused):
-    """The body names an org, an actor or a request other than that of its token."""
+    """An event names another org, actor or request than its token."""
 
     status: ClassVar[int] = 403
-    template = "meta {key!r} is stamped by the service, and the event names another"
-    advice = "Leave {key!r} out of the meta, or use the token that stands for it."
+    template = "the service sets meta {key!r} from the token, and the event has another value"
+    advice = "Leave {key!r} out of the meta, or use the token of that {key!r}."
     key: str
 
 
 class NothingHere(Refused):
-    """There is no such thing, or it is not yours: both are answered alike."""
+    """The resource does not exist, or the token has no access to it: the answer is the same."""
 
     status: ClassVar[int] = 404
     code = "not_found"
-    template = "there is nothing here under that name"
-    advice = "Look at the name, and at whose token this is."
+    template = "nothing was found under this name"
+    advice = "Check the name, and the org of the token."
 
 
 class IdUnusable(Refused):
-    """An event cannot have this id here. Whether and where it was used is not said."""
+    """An event cannot have this id here. The error does not say whether or where the id was used."""
 
     status: ClassVar[int] = 409
-    template = "no event can be recorded here under the id {id}"
-    advice = "Leave the id out and one is made, or make another by chance."
+    template = "no event can be recorded with the id {id}"
+    advice = "Leave the id out, so that one is generated, or use a random id."
     id: str
 
 
 class WrongHost(Refused):
-    """The request was meant for another host: a page in a browser may have been led here."""
+    """The request was addressed to another host: a page in a browser may have been led here."""
 
     status: ClassVar[int] = 421
-    template = "this service does not answer for that host"
-    advice = "Use the address it listens on, or start it with --allow-host."
+    template = "this service does not answer for this host"
+    advice = "Use the address that the service listens on, or start it with --allow-host."
 
 
 class CrossOrigin(Refused):
@@ -84,20 +84,20 @@ class CrossOrigin(Refused):
 
     status: ClassVar[int] = 403
     template = "requests from pages of another origin are refused"
-    advice = "Send it from the service's own pages, or from a program, without an Origin."
+    advice = "Send it from the service's own pages, or from a program without an Origin header."
 
 
 class BodyRefused(Refused):
-    """The body has a form that is not taken."""
+    """The body is not plain JSON."""
 
     status: ClassVar[int] = 415
-    template = "the body is not taken: {reason}"
+    template = "the body is not accepted: {reason}"
     advice = "Send JSON with `Content-Type: application/json`, without a content encoding."
     reason: str
 
 
 class BodyTooLarge(Refused):
-    """The body is larger than this service takes."""
+    """The body exceeds the size limit of the service."""
 
     status: ClassVar[int] = 413
     template = "the body is larger than {limit} bytes"
@@ -110,41 +110,41 @@ class BodyTooSlow(Refused):
 
     status: ClassVar[int] = 408
     template = "the body did not arrive within {seconds} s"
-    advice = "Send the request again; nothing was recorded."
+    advice = "Send the request again. Nothing was recorded."
     seconds: float
 
 
 class PositionAhead(Refused):
-    """The place to go on from is past the end of this log."""
+    """The position to follow from is past the end of this log."""
 
     template = "position {position} is past the head, which is {head}"
-    advice = "Follow from a place that was read here. If a backup was restored, begin again."
+    advice = "Follow from a position that was read from this log. If a backup was restored, start again."
     position: int
     head: int
 
 
 class Overloaded(Unavailable):
-    """Too much is on its way already. Nothing of this request was done."""
+    """Too many requests are in progress. Nothing of this request was done."""
 
     status: ClassVar[int] = 429
     retry_seconds: ClassVar[int] = 1
     template = "too many {what} at once"
-    advice = "Send it again after the time in Retry-After."
+    advice = "Send the request again after the time in Retry-After."
     what: str
 
 
 class Draining(Unavailable):
-    """The service is about to stop and takes nothing new. Nothing of this request was done."""
+    """The service is stopping and accepts no new requests. Nothing of this request was done."""
 
     status: ClassVar[int] = 503
     retry_seconds: ClassVar[int] = 1
     template = "the service is stopping"
-    advice = "Send it again when the service is back."
+    advice = "Send the request again when the service is back."
 
 
 class UnsafeAddress(Unavailable):
-    """Without any token, everybody who reaches the address could do everything."""
+    """The store has no token, so anyone who can reach the address could do everything."""
 
     template = "refusing to listen on {host!r} while the store has no token"
-    advice = "Make a token first, or listen on 127.0.0.1."
+    advice = "Issue a token first (`tally token issue`), or listen on 127.0.0.1."
     host: str

@@ -1,4 +1,4 @@
-"""What is refused about tokens."""
+"""Errors of tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = [
 
 
 class TokenRefused(Refused):
-    """What was presented is no token that this store accepts now. The token itself is never part of the message."""
+    """The token is unknown, expired or revoked. The token itself is never part of the message."""
 
     template = "the token is not accepted: {reason}"
     advice = "Ask an administrator for a new one: `tally token issue`."
@@ -21,9 +21,9 @@ class TokenRefused(Refused):
 
 
 class TokenUnknown(Refused):
-    """There is no token of that id."""
+    """No token has this id."""
 
     status: ClassVar[int] = 404
     template = "there is no token {id!r}"
-    advice = "`tally token list` shows the ids; the secret itself is not its id."
+    advice = "`tally token list` shows the ids. The secret part of a token is not its id."
     id: str

@@ -30,7 +30,7 @@ Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 UpcasterT = TypeVar("UpcasterT", bound=Upcaster)
 
 
-class Entry(msgspec.Struct):
+class EventType(msgspec.Struct):
     """One event type: its models and upcasters by version. An upcaster of version n gives the form of n + 1."""
 
     models: dict[int, type[BaseModel]] = {}
@@ -49,8 +49,8 @@ class Catalog:
 
     def __init__(self, *, closed: bool = False) -> None:
         self.closed = closed
-        self._entries: dict[str, Entry] = {}
-        self._grown: dict[str, Entry] = {}  # the types past version 1: only these can be outdated
+        self._entries: dict[str, EventType] = {}
+        self._grown: dict[str, EventType] = {}  # the types past version 1: only these can be outdated
         self._tenants: dict[str, bool] = {}
 
     # --- filling ---------------------------------------------------------------------------------------------------
@@ -112,8 +112,8 @@ class Catalog:
             raise errors.InvalidName(what="stream kind", value=kind[:300], form=names.KIND.pattern)
         self._tenants[kind] = tenant
 
-    def _entry(self, type_: str) -> Entry:
-        return self._entries.setdefault(type_, Entry())
+    def _entry(self, type_: str) -> EventType:
+        return self._entries.setdefault(type_, EventType())
 
     def _grow(self, type_: str, version: int) -> None:
         entry = self._entries[type_]
@@ -129,7 +129,7 @@ class Catalog:
         return not self._entries and not self.closed
 
     @property
-    def types(self) -> dict[str, Entry]:
+    def types(self) -> dict[str, EventType]:
         """The entries by type, in order of name."""
         return dict(sorted(self._entries.items()))
 
@@ -282,7 +282,7 @@ def _no_way(version: int) -> str:
     return f"no upcaster leads from version {version} to {version + 1}"
 
 
-def _lift(type_: str, version: int, data: dict[str, Any], entry: Entry, *, place: str) -> dict[str, Any]:
+def _lift(type_: str, version: int, data: dict[str, Any], entry: EventType, *, place: str) -> dict[str, Any]:
     """The data through every upcaster from its version to the current one."""
     for step in range(version, entry.current):
         upcaster = entry.upcasters.get(step)

@@ -44,7 +44,7 @@ _LIFTED = (
 )
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Incompatibility(msgspec.Struct, frozen=True):
     """One thing that old events or their readers do not survive. `path` is a JSON pointer into the payload."""
 
     type: str
@@ -54,18 +54,18 @@ class Finding(msgspec.Struct, frozen=True):
     message: str
 
 
-class Loss(NamedTuple):
+class SchemaLoss(NamedTuple):
     """What a schema no longer has or takes, below some place."""
 
     path: str
     rule: str
     message: str
 
-    def below(self, place: str) -> Loss:
-        return Loss(place + self.path, self.rule, self.message)
+    def below(self, place: str) -> SchemaLoss:
+        return SchemaLoss(place + self.path, self.rule, self.message)
 
 
-def check(old: Any, new: Any) -> list[Finding]:
+def check(old: Any, new: Any) -> list[Incompatibility]:
     """What forbids that the catalog `new` follows `old`; empty if nothing does."""
     schema.require_document(old, what="the old catalog")
     schema.require_document(new, what="the new catalog")
@@ -76,38 +76,38 @@ def check(old: Any, new: Any) -> list[Finding]:
     ]
 
 
-def _check_type(type_: str, old: Any, new: Any) -> Iterator[Finding]:
+def _check_type(type_: str, old: Any, new: Any) -> Iterator[Incompatibility]:
     if new is None:
-        yield Finding(type_, old["current"], "", TYPE_REMOVED, "the type is gone, its events are not")
+        yield Incompatibility(type_, old["current"], "", TYPE_REMOVED, "the type is gone, its events are not")
         return
     was, now = _versions(old), _versions(new)
     if old is not None and new["current"] < old["current"]:
         message = f"the current version went back from {old['current']} to {new['current']}"
-        yield Finding(type_, new["current"], "", VERSION_BACK, message)
+        yield Incompatibility(type_, new["current"], "", VERSION_BACK, message)
     for version in sorted(was.keys() - now.keys()):
-        yield Finding(type_, version, "", VERSION_REMOVED, f"version {version} is gone, its events are not")
+        yield Incompatibility(type_, version, "", VERSION_REMOVED, f"version {version} is gone, its events are not")
     for version, loss in _check_versions(was, now):
         lifted = version - 1 in new["upcasters"] and loss.rule != UNBUMPED
-        yield Finding(type_, version, loss.path, loss.rule, loss.message + (_LIFTED if lifted else ""))
+        yield Incompatibility(type_, version, loss.path, loss.rule, loss.message + (_LIFTED if lifted else ""))
     known = {*was, *now, *new["upcasters"], *(old["upcasters"] if old else ())}
     for version in range(min(known, default=1), new["current"]):
         if version not in new["upcasters"]:
             message = f"no upcaster leads from version {version} to {version + 1}"
-            yield Finding(type_, version, "", UPCASTER_MISSING, message)
+            yield Incompatibility(type_, version, "", UPCASTER_MISSING, message)
 
 
-def _check_versions(was: dict[int, Schema], now: dict[int, Schema]) -> Iterator[tuple[int, Loss]]:
+def _check_versions(was: dict[int, Schema], now: dict[int, Schema]) -> Iterator[tuple[int, SchemaLoss]]:
     every = was | now
     previous: Schema | None = None
     for version in sorted(every):
         before = was.get(version, previous)
         if version in now and before is not None:
-            yield from ((version, loss) for loss in Growth(before, now[version]).losses())
+            yield from ((version, loss) for loss in SchemaGrowth(before, now[version]).losses())
         if version in now and version in was:
-            place = Difference(was[version], now[version]).first()
+            place = SchemaDifference(was[version], now[version]).first()
             if place is not None:
                 message = f"version {version} is not what it was: a structural change needs a new version"
-                yield version, Loss(place, UNBUMPED, message)
+                yield version, SchemaLoss(place, UNBUMPED, message)
         previous = every[version]
 
 
@@ -187,69 +187,69 @@ def _step(name: str) -> str:
 # --- what a schema lost ----------------------------------------------------------------------------------------------
 
 
-class Growth:
+class SchemaGrowth:
     """The comparison of a schema with its successor: what the old one had or took, and the new one does not."""
 
     def __init__(self, old: Schema, new: Schema) -> None:
         self._old = old
         self._new = new
-        self._seen: dict[tuple[int, int], list[Loss]] = {}
+        self._seen: dict[tuple[int, int], list[SchemaLoss]] = {}
 
-    def losses(self) -> list[Loss]:
+    def losses(self) -> list[SchemaLoss]:
         """Everything that was lost."""
         return self._at(self._old, self._new)
 
-    def _at(self, old: Any, new: Any) -> list[Loss]:
+    def _at(self, old: Any, new: Any) -> list[SchemaLoss]:
         pair = (id(old), id(new))
         if pair not in self._seen:
             self._seen[pair] = []  # what refers to itself is taken as kept while it is being looked at
             self._seen[pair] = self._compare(_alternatives(self._old, old), _alternatives(self._new, new))
         return self._seen[pair]
 
-    def _compare(self, olds: list[Schema], news: list[Schema]) -> list[Loss]:
+    def _compare(self, olds: list[Schema], news: list[Schema]) -> list[SchemaLoss]:
         was = set().union(*map(_kinds, olds)) if olds else set()
         now = set().union(*map(_kinds, news)) if news else set()
         if was != now:
             message = f"the type was {' or '.join(sorted(was))}, and is {' or '.join(sorted(now))} now"
-            return [Loss("", TYPE_CHANGED, message)]
-        found: list[Loss] = []
+            return [SchemaLoss("", TYPE_CHANGED, message)]
+        found: list[SchemaLoss] = []
         for old in olds:
             close = [new for new in news if _kinds(new) & _kinds(old)]
             found += sorted((self._alternative(old, new) for new in close), key=len)[0]
         return list(dict.fromkeys(found))
 
-    def _alternative(self, old: Schema, new: Schema) -> list[Loss]:
-        rules: tuple[Callable[[Schema, Schema], Iterator[Loss]], ...]
+    def _alternative(self, old: Schema, new: Schema) -> list[SchemaLoss]:
+        rules: tuple[Callable[[Schema, Schema], Iterator[SchemaLoss]], ...]
         rules = (_nature, _listed, _bounds, _exact, self._fields, self._others, self._items)
         return [loss for rule in rules for loss in rule(old, new)]
 
-    def _fields(self, old: Schema, new: Schema) -> Iterator[Loss]:
+    def _fields(self, old: Schema, new: Schema) -> Iterator[SchemaLoss]:
         was, now = old.get("properties", {}), new.get("properties", {})
         for name in was:
             if name not in now:
-                yield Loss(_step(name), FIELD_REMOVED, "the field is gone, but old events have it")
+                yield SchemaLoss(_step(name), FIELD_REMOVED, "the field is gone, but old events have it")
             else:
                 yield from (loss.below(_step(name)) for loss in self._at(was[name], now[name]))
         for name in new.get("required", ()):
             if name not in old.get("required", ()):
                 message = "the field was optional and is required now" if name in was else "the field has no default"
-                yield Loss(_step(name), FIELD_REQUIRED, message)
+                yield SchemaLoss(_step(name), FIELD_REQUIRED, message)
 
-    def _others(self, old: Schema, new: Schema) -> Iterator[Loss]:
+    def _others(self, old: Schema, new: Schema) -> Iterator[SchemaLoss]:
         """Keys that are no named fields."""
         was, now = old.get("additionalProperties", True), new.get("additionalProperties", True)
         if now is False and was is not False:
-            yield Loss("", NARROWED, "further keys were taken and are not now")
+            yield SchemaLoss("", NARROWED, "further keys were taken and are not now")
         elif was is not False and (isinstance(was, dict) or isinstance(now, dict)):
             yield from (loss.below("/*") for loss in self._at(was, now))
         for keyword in ("patternProperties", "propertyNames", "dependentSchemas"):
             if keyword in new and _text(old.get(keyword)) != _text(new[keyword]):
-                yield Loss("/*", NARROWED, f"{keyword} is not what it was")
+                yield SchemaLoss("/*", NARROWED, f"{keyword} is not what it was")
 
-    def _items(self, old: Schema, new: Schema) -> Iterator[Loss]:
+    def _items(self, old: Schema, new: Schema) -> Iterator[SchemaLoss]:
         was, now = old.get("prefixItems", []), new.get("prefixItems", [])
         if len(was) != len(now):
-            yield Loss("", TYPE_CHANGED, f"it had {len(was)} fixed items, and has {len(now)} now")
+            yield SchemaLoss("", TYPE_CHANGED, f"it had {len(was)} fixed items, and has {len(now)} now")
         for index, (before, after) in enumerate(zip(was, now, strict=False)):
             yield from (loss.below(f"/{index}") for loss in self._at(before, after))
         if "items" in old or "items" in new:
@@ -257,32 +257,32 @@ class Growth:
             yield from (loss.below("/*") for loss in self._at(before, after))
 
 
-def _nature(old: Schema, new: Schema) -> Iterator[Loss]:
+def _nature(old: Schema, new: Schema) -> Iterator[SchemaLoss]:
     for keyword in _NATURE:
         was, now = old.get(keyword), new.get(keyword)
         if was != now:
-            yield Loss("", TYPE_CHANGED, f"{keyword} was {was or 'not given'}, and is {now or 'not given'} now")
+            yield SchemaLoss("", TYPE_CHANGED, f"{keyword} was {was or 'not given'}, and is {now or 'not given'} now")
 
 
-def _listed(old: Schema, new: Schema) -> Iterator[Loss]:
+def _listed(old: Schema, new: Schema) -> Iterator[SchemaLoss]:
     was, now = _values(old), _values(new)
     if now is None:
         return
     if was is None:
-        yield Loss("", NARROWED, f"only {', '.join(now)} are taken now")
+        yield SchemaLoss("", NARROWED, f"only {', '.join(now)} are taken now")
         return
     gone = [value for value in was if value not in now]
     if gone:
-        yield Loss("", VALUE_REMOVED, f"{', '.join(gone)} was taken and is not now")
+        yield SchemaLoss("", VALUE_REMOVED, f"{', '.join(gone)} was taken and is not now")
 
 
-def _bounds(old: Schema, new: Schema) -> Iterator[Loss]:
+def _bounds(old: Schema, new: Schema) -> Iterator[SchemaLoss]:
     for pairs, sign in ((_LOWER, 1), (_UPPER, -1)):
         for including, excluding in pairs:
             was, now = (_bound(node, including, excluding, sign) for node in (old, new))
             if now is not None and (was is None or now > was):
                 before = "not given" if was is None else sign * was[0]
-                yield Loss("", NARROWED, f"{including} was {before}, and is {sign * now[0]} now")
+                yield SchemaLoss("", NARROWED, f"{including} was {before}, and is {sign * now[0]} now")
 
 
 def _bound(node: Schema, including: str, excluding: str, sign: int) -> tuple[float, bool] | None:
@@ -291,16 +291,16 @@ def _bound(node: Schema, including: str, excluding: str, sign: int) -> tuple[flo
     return max(given, default=None)
 
 
-def _exact(old: Schema, new: Schema) -> Iterator[Loss]:
+def _exact(old: Schema, new: Schema) -> Iterator[SchemaLoss]:
     for keyword in _EXACT:
         if new.get(keyword) not in (None, False) and _text(old.get(keyword)) != _text(new[keyword]):
-            yield Loss("", NARROWED, f"{keyword} is not what it was")
+            yield SchemaLoss("", NARROWED, f"{keyword} is not what it was")
 
 
 # --- whether a schema changed at all ---------------------------------------------------------------------------------
 
 
-class Difference:
+class SchemaDifference:
     """The comparison of two schemas that should be one, but for titles, descriptions, examples and inner names."""
 
     def __init__(self, old: Schema, new: Schema) -> None:

@@ -86,7 +86,7 @@ def to_bytes(value: bytes | uuid.UUID | str) -> bytes:
             return uuid.UUID(value).bytes if _UUID.fullmatch(value) else from_ulid(value)
         except ValueError:
             pass
-    raise errors.InvalidValue(what="event id", value=names.shown(value), must="16 bytes, a UUID or a ULID")
+    raise errors.InvalidValue(what="event id", value=names.display(value), must="16 bytes, a UUID or a ULID")
 
 
 def to_text(value: bytes) -> str:

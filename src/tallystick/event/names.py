@@ -20,7 +20,7 @@ LABEL_MAX = 1000  # bytes in UTF-8: what every engine can index
 def stream_kind(stream: object) -> str:
     """`kind_of` for what may be anything at all, also what has no hash."""
     if type(stream) is not str:
-        raise errors.InvalidName(what="stream", value=str(shown(stream)), form="kind/name")
+        raise errors.InvalidName(what="stream", value=str(display(stream)), form="kind/name")
     return kind_of(stream)
 
 
@@ -40,14 +40,14 @@ def kind_of(stream: str) -> str:
 def check_type(name: str) -> str:
     """The type's name if it is well-formed; anything else is refused."""
     if type(name) is not str or not TYPE.fullmatch(name):
-        raise errors.InvalidName(what="event type", value=str(shown(name)), form=TYPE.pattern)
+        raise errors.InvalidName(what="event type", value=str(display(name)), form=TYPE.pattern)
     return name
 
 
 def check_kind(kind: str) -> str:
     """The kind if it is well-formed; anything else is refused."""
     if type(kind) is not str or not KIND.fullmatch(kind):
-        raise errors.InvalidName(what="kind", value=str(shown(kind)), form=KIND.pattern)
+        raise errors.InvalidName(what="kind", value=str(display(kind)), form=KIND.pattern)
     return kind
 
 
@@ -80,7 +80,7 @@ def check_label(what: str, value: object) -> str:
     if type(value) is str and 0 < len(value) <= LABEL_MAX and value.isprintable() and fits(value):
         return value
     must = f"a printable text of 1 to {LABEL_MAX} bytes in UTF-8"
-    raise errors.InvalidValue(what=what, value=shown(value), must=must)
+    raise errors.InvalidValue(what=what, value=display(value), must=must)
 
 
 def fits(label: str) -> bool:
@@ -88,7 +88,7 @@ def fits(label: str) -> bool:
     return len(label) <= LABEL_MAX and (label.isascii() or len(label.encode("utf-8", "replace")) <= LABEL_MAX)
 
 
-def shown(value: object) -> object:
+def display(value: object) -> object:
     """What an error carries of a refused value: itself if it is small, else a cut text. Huge integers have none."""
     if value is None or isinstance(value, (bool, float)):
         return value

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from tallystick import errors
-from tallystick.event.catalog import Catalog, Entry
+from tallystick.event.catalog import Catalog, EventType
 
 MARK = "tallystick_catalog"
 FORMAT = 1
@@ -45,7 +45,7 @@ def require_document(document: Any, *, what: str = "the catalog") -> None:
             raise errors.NotLoadable(reference=what, reason=reason)
 
 
-def _type(type_: str, entry: Entry) -> dict[str, Any]:
+def _type(type_: str, entry: EventType) -> dict[str, Any]:
     return {
         "current": entry.current,
         "versions": {str(version): _schema(type_, version, entry) for version in sorted(entry.models)},
@@ -53,7 +53,7 @@ def _type(type_: str, entry: Entry) -> dict[str, Any]:
     }
 
 
-def _schema(type_: str, version: int, entry: Entry) -> dict[str, Any]:
+def _schema(type_: str, version: int, entry: EventType) -> dict[str, Any]:
     try:
         return entry.models[version].model_json_schema(mode="validation")
     except Exception as problem:  # pydantic's own, or that of a model's hook

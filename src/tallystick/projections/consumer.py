@@ -45,7 +45,7 @@ class Consumer:
         require_order(store)
         for what, value, least in (("attempts", attempts, 1), ("retry_ms", retry_ms, 0), ("save_every", save_every, 1)):
             if type(value) is not int or value < least:
-                raise errors.InvalidValue(what=what, value=names.shown(value), must=f"a number from {least} on")
+                raise errors.InvalidValue(what=what, value=names.display(value), must=f"a number from {least} on")
         self.store = store
         self.name = names.check_label("consumer name", name)
         self._handler = handler

@@ -91,7 +91,7 @@ def check(projection: Any) -> None:
     """Refuse a projection that no runner could run."""
     name = getattr(projection, "name", type(projection).__name__)
     if reason := _wrong(projection):
-        raise errors.ProjectionInvalid(name=str(names.shown(name)), reason=reason)
+        raise errors.ProjectionInvalid(name=str(names.display(name)), reason=reason)
     names.check_label("projection name", name)
     for type_ in projection.types:
         names.check_type(type_)

@@ -98,7 +98,7 @@ def reset_consumer(store: Store, name: str, position: int, *, by: str = "", reas
     floor, head = store.floor(), store.head()
     if type(position) is not int or not floor <= position <= head:
         must = f"from {floor}, up to which the log was pruned, to the head, {head}"
-        raise errors.InvalidValue(what="position", value=names.shown(position), must=must)
+        raise errors.InvalidValue(what="position", value=names.display(position), must=must)
     fact = ConsumerReset(name=name, before=before or 0, position=position, reason=reason)
     record(store, CONSUMER_RESET, fact, by)
     store.save_checkpoint(name, position)

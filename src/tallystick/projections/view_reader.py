@@ -63,7 +63,7 @@ class ViewReader:
         _check_key("after", after)
         _check_key("until", until if until is not None else "")
         if type(limit) is not int or limit < 1:
-            raise errors.InvalidValue(what="limit", value=names.shown(limit), must="a number from 1 on")
+            raise errors.InvalidValue(what="limit", value=names.display(limit), must="a number from 1 on")
         found = self._rows(after=after, until=until, limit=limit)
         return [(row.key, self._state(row)) for row in found if row.state is not None]
 
@@ -134,4 +134,4 @@ class ViewReader:
 def _check_key(what: str, key: object) -> None:
     """Refuse a value that cannot be a key."""
     if type(key) is not str or key.encode(errors="ignore").decode() != key:
-        raise errors.InvalidValue(what=what, value=names.shown(key), must="a text without lone surrogates")
+        raise errors.InvalidValue(what=what, value=names.display(key), must="a text without lone surrogates")

@@ -59,7 +59,7 @@ class RunnerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if type(self.parallel) is not int or not 1 <= self.parallel <= PARALLEL_MAX:
-            raise errors.InvalidValue(what="parallel", value=names.shown(self.parallel), must=f"1 to {PARALLEL_MAX}")
+            raise errors.InvalidValue(what="parallel", value=names.display(self.parallel), must=f"1 to {PARALLEL_MAX}")
         for what, value in (("actor", self.actor), ("worker", self.worker)):
             if value:
                 names.check_label(what, value)

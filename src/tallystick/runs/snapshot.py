@@ -89,7 +89,7 @@ def seal(store: Store, stream: str, reducer: RunReducer) -> Sealed:
     if MULTI_STREAM in store.log.capabilities:
         return fingerprints.seal(store, STATE, stream)
     fact = fingerprints.sealed_fact(store, STATE, at(reducer, stream))  # the lease prevents changes
-    store.record([(shelf.about(stream), fingerprints.as_event(store, fact))])
+    store.record([(shelf.facts_stream(stream), fingerprints.as_event(store, fact))])
     return fact
 
 

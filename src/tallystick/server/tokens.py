@@ -294,7 +294,7 @@ def _displayable(id: str) -> str:
 
 def _check_claims(kind: str, actor: str, org: str | None, days: float, note: str) -> None:
     if kind not in KINDS:
-        raise errors.InvalidValue(what="kind of token", value=names.shown(kind), must="one of " + ", ".join(KINDS))
+        raise errors.InvalidValue(what="kind of token", value=names.display(kind), must="one of " + ", ".join(KINDS))
     names.check_label("actor", actor)
     if org is not None:
         names.check_label("org", org)

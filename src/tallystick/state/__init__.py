@@ -5,26 +5,27 @@ Everything here is handed a store and never opens one. Same events, same canonic
 
 from __future__ import annotations
 
-from tallystick.state.erasure import Erased, erase, salted
+from tallystick.state.erasure import ErasureResult, erase, salted
 from tallystick.state.fingerprints import Comparison, Seal, compare, latest, seal
-from tallystick.state.fold import State, Until, twice
+from tallystick.state.fold import State, Until, check_determinism
 from tallystick.state.prune_plan import Plan, plan, prune
 from tallystick.state.reducer import Reducer, as_reducer, load, reducer, registry
-from tallystick.state.shelf import Entry, entries
+from tallystick.state.shelf import SnapshotEntry, entries
 from tallystick.state.snapshots import Restored, drop, fold, make, make_all, protect, restore_all
 from tallystick.state.validation import problems
 
 __all__ = [
     "Comparison",
-    "Entry",
-    "Erased",
+    "ErasureResult",
     "Plan",
     "Reducer",
     "Restored",
     "Seal",
+    "SnapshotEntry",
     "State",
     "Until",
     "as_reducer",
+    "check_determinism",
     "compare",
     "drop",
     "entries",
@@ -43,5 +44,4 @@ __all__ = [
     "restore_all",
     "salted",
     "seal",
-    "twice",
 ]

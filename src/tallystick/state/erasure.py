@@ -17,10 +17,10 @@ from tallystick import errors
 from tallystick.event import names
 from tallystick.event.model import Event, NewEvent
 from tallystick.state import fingerprints, shelf
-from tallystick.state.fold import State, Until, beginning, replay
+from tallystick.state.fold import State, Until, initial_state, replay
 from tallystick.state.reducer import Reducer
-from tallystick.state.shelf import Entry
-from tallystick.state.snapshots import control, draft, dropped_facts, end_of, named, unhurried
+from tallystick.state.shelf import SnapshotEntry
+from tallystick.state.snapshots import control, draft, dropped_facts, end_of, named, retry_on_new_facts
 from tallystick.store import facts, iterate
 from tallystick.store.idempotency import ERASED_RESPONSE, CommandKey
 from tallystick.store.maintenance import Erasure, Maintenance
@@ -33,7 +33,7 @@ SALT = "salt"
 SALT_BYTES = 16
 
 
-class Erased(msgspec.Struct, frozen=True):
+class ErasureResult(msgspec.Struct, frozen=True):
     """What an erasure did: snapshots dropped and made again, fingerprints sealed again, responses dropped.
 
     `salted` False means that a small payload could be guessed from its checksum, which stays.
@@ -55,10 +55,10 @@ def salted(payload: dict[str, Any]) -> dict[str, Any]:
 
 def erase(
     store: Store, stream: str, seq: int, *, reason: str, reducers: Sequence[Reducer] = (), accept: bool = False
-) -> Erased:
+) -> ErasureResult:
     """Erase the payload of one event. `accept`: also if a state from before the cut is lost with a snapshot."""
 
-    def attempt(require: list[tuple[str, int]]) -> Erased:
+    def attempt(require: list[tuple[str, int]]) -> ErasureResult:
         event = _event(store, stream, seq)
         shelf_of_store = end_of(store, facts.STORE_SNAPSHOTS)  # before it is looked at
         affected, again = _consequences(store, event, reducers, accept=accept)
@@ -78,9 +78,9 @@ def erase(
                 erased_responses=tuple(responses),
             ),
         )
-        return Erased(stream, seq, len(dropped), len(again), len(seals), len(responses), _is_salted(event))
+        return ErasureResult(stream, seq, len(dropped), len(again), len(seals), len(responses), _is_salted(event))
 
-    return unhurried(store, stream, attempt)
+    return retry_on_new_facts(store, stream, attempt)
 
 
 def _is_salted(event: Event) -> bool:
@@ -114,7 +114,7 @@ def _event(store: Store, stream: str, seq: int) -> Event:
 
 def _consequences(
     store: Store, event: Event, reducers: Sequence[Reducer], *, accept: bool
-) -> tuple[list[Entry], list[tuple[Snapshot, facts.Snapshotted]]]:
+) -> tuple[list[SnapshotEntry], list[tuple[Snapshot, facts.Snapshotted]]]:
     """The snapshots that hold the payload, and those that take their place."""
     own = [entry for entry in shelf.entries(store, event.stream) if entry.fact.seq >= event.seq]
     whole = [entry for entry in shelf.entries(store, "") if entry.fact.position >= event.position]
@@ -129,7 +129,7 @@ def _consequences(
     return own + whole, again
 
 
-def _latest(entries: list[Entry], item: Reducer) -> list[Entry]:
+def _latest(entries: list[SnapshotEntry], item: Reducer) -> list[SnapshotEntry]:
     """The affected snapshots of a reducer that are worth making again: the latest, and those that are protected."""
     mine = sorted(
         (entry for entry in entries if entry.fact.reducer == item.name), key=lambda entry: entry.fact.position
@@ -137,18 +137,20 @@ def _latest(entries: list[Entry], item: Reducer) -> list[Entry]:
     return [entry for entry in mine if entry.protected or entry is mine[-1]]
 
 
-def _fold_without(store: Store, item: Reducer, entry: Entry, event: Event) -> State | None:
+def _fold_without(store: Store, item: Reducer, entry: SnapshotEntry, event: Event) -> State | None:
     """The state at a snapshot's place as if the event were erased already; None if it cannot be computed any more."""
     place = Until(position=entry.fact.position) if item.scope == "store" else Until(seq=entry.fact.seq)
     before = Until(position=event.position - 1) if item.scope == "store" else Until(seq=event.seq - 1)
-    start = shelf.start(store, item, entry.fact.stream, until=before) or beginning(item, entry.fact.stream)
+    start = shelf.start(store, item, entry.fact.stream, until=before) or initial_state(item, entry.fact.stream)
     try:
         return replay(store, item, start, until=place, erased={event.id})
     except errors.HistoryPruned:
         return None
 
 
-def _require_rest(store: Store, event: Event, own: list[Entry], whole: list[Entry], again: set[str]) -> None:
+def _require_rest(
+    store: Store, event: Event, own: list[SnapshotEntry], whole: list[SnapshotEntry], again: set[str]
+) -> None:
     """Refuse if the state from before a cut is known only through snapshots that go and do not come again."""
     cut, floor = store.cut(event.stream), store.floor()
     alone: set[str] = set()
@@ -185,13 +187,13 @@ def _require_projections(store: Store, event: Event) -> None:
         raise errors.EraseRefused(stream=event.stream, seq=event.seq, reason=reason)
 
 
-def _without_rest(store: Store, gone: list[Entry], left: list[Entry]) -> set[str]:
+def _without_rest(store: Store, gone: list[SnapshotEntry], left: list[SnapshotEntry]) -> set[str]:
     """The reducers of snapshots that go, of which no good one by the same code is left."""
     kept = {_code(entry) for entry in left if shelf.why_unusable(store, entry) is None}
     return {entry.fact.reducer for entry in gone if _code(entry) not in kept}
 
 
-def _code(entry: Entry) -> tuple[str, int, str]:
+def _code(entry: SnapshotEntry) -> tuple[str, int, str]:
     return entry.fact.reducer, entry.fact.reducer_version, entry.fact.upcasters
 
 
@@ -204,7 +206,9 @@ def _seals(store: Store, event: Event, reducers: Sequence[Reducer]) -> list[fact
         seal = fingerprints.latest(store, event.stream, reducer=item.name)
         if seal is None or seal.stale or not shelf.same_code(store, item, seal.fact):
             continue
-        start = shelf.start(store, item, event.stream, until=Until(seq=event.seq - 1)) or beginning(item, event.stream)
+        start = shelf.start(store, item, event.stream, until=Until(seq=event.seq - 1)) or initial_state(
+            item, event.stream
+        )
         try:
             state = replay(store, item, start, until=Until(seq=seal.fact.seq), erased={event.id})
         except errors.HistoryPruned:
@@ -217,7 +221,7 @@ def _facts(
     store: Store,
     erasure: Erasure,
     reason: str,
-    affected: list[Entry],
+    affected: list[SnapshotEntry],
     again: list[tuple[Snapshot, facts.Snapshotted]],
     seals: list[facts.Sealed],
 ) -> list[tuple[str, NewEvent]]:
@@ -230,11 +234,11 @@ def _facts(
         checksum=erasure.checksum.hex(),
         reason=reason,
     )
-    found = [(shelf.about(erasure.stream), control(store, facts.ERASED, erased))]
+    found = [(shelf.facts_stream(erasure.stream), control(store, facts.ERASED, erased))]
     # One about the store in any case: a snapshot of it that is being made meanwhile has to notice, and begin again.
     for stream in dict.fromkeys(["", *(entry.fact.stream for entry in affected)]):
         gone = [entry.id for entry in affected if entry.fact.stream == stream]
         found += dropped_facts(store, stream, gone, f"seq {erasure.seq} of {erasure.stream} was erased")
     found += [named(store, made, fact) for made, fact in again]
-    found += [(shelf.about(fact.stream), fingerprints.as_event(store, fact)) for fact in seals]
+    found += [(shelf.facts_stream(fact.stream), fingerprints.as_event(store, fact)) for fact in seals]
     return found

@@ -13,7 +13,7 @@ from tallystick.event.model import NewEvent
 from tallystick.state import shelf
 from tallystick.state.fold import State, Until, check_state
 from tallystick.state.reducer import Reducer
-from tallystick.state.snapshots import control, fold, unhurried
+from tallystick.state.snapshots import control, fold, retry_on_new_facts
 from tallystick.store import facts
 from tallystick.store.claims import fingerprint
 from tallystick.store.store import Store
@@ -50,10 +50,10 @@ def seal(store: Store, reducer: Reducer, stream: str) -> facts.Sealed:
         if state.seq == 0:
             raise errors.SnapshotUnusable(snapshot="", reason=f"{stream!r} has no events to seal")
         fact = sealed_fact(store, reducer, state)
-        store.record([(shelf.about(stream), as_event(store, fact))], require=[(stream, state.seq), *require])
+        store.record([(shelf.facts_stream(stream), as_event(store, fact))], require=[(stream, state.seq), *require])
         return fact
 
-    return unhurried(store, stream, attempt)
+    return retry_on_new_facts(store, stream, attempt)
 
 
 def sealed_fact(store: Store, reducer: Reducer, state: State) -> facts.Sealed:

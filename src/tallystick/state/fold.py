@@ -1,7 +1,7 @@
-"""Folding: the state of a stream, or of the whole store, whole or from a snapshot, up to a seq or a time.
+"""Folds: the state of a stream or of the whole store, from the start or from a snapshot, up to a seq or a time.
 
-Full replay and snapshot + tail give the same state, byte for byte in canonical JSON: that is what snapshots,
-fingerprints and pruning rest on. Memory does not grow with the length of the log.
+A full replay and a snapshot + tail give the same state, byte for byte in canonical JSON. Snapshots, fingerprints and
+pruning depend on that. Memory does not grow with the length of the log.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ NOTHING: frozenset[bytes] = frozenset()
 
 
 class State(msgspec.Struct, kw_only=True):
-    """What a fold arrived at. `seq`, `position`, `link` and `event_id` are those of the last event in it, `latest` its
-    last time.
+    """The result of a fold. `seq`, `position`, `link` and `event_id` are those of its last event.
 
-    `events` says how many events were folded to get here, `snapshot` which snapshot it began from, `damage` which
-    damaged range kept it from going on.
+    `latest` is the highest time of its events, `events` how many events were folded, `snapshot` the snapshot that the
+    fold started from, and `damage` the damaged range that it stopped at.
     """
 
     value: Any
@@ -65,7 +64,7 @@ class Until(msgspec.Struct, frozen=True):
     time: int | None = None
 
     def reached(self, event: Event) -> bool:
-        """Whether an event lies behind the end."""
+        """Whether an event comes after the end."""
         return (
             (self.seq is not None and event.seq > self.seq)
             or (self.position is not None and event.position > self.position)
@@ -79,7 +78,7 @@ END = Until()
 def replay(
     store: Store, reducer: Reducer, start: State, *, until: Until = END, erased: Container[bytes] = NOTHING
 ) -> State:
-    """Fold everything behind a start. `erased` are ids to be seen as if their payload were erased already."""
+    """Fold everything after a start. Events with the ids in `erased` are folded as if they were erased already."""
     return _folded(reducer, start, _pages(store, reducer, start, until), until, erased)
 
 
@@ -125,7 +124,7 @@ def _arrived(start: State, reducer: Reducer, value: Any, last: Event | None, cou
 
 
 def replay_to_damage(store: Store, reducer: Reducer, start: State, *, until: Until = END) -> State:
-    """Fold up to the first event that cannot be read, and say what stood in the way."""
+    """Fold up to the first event that cannot be read; `damage` says why it cannot."""
     found: list[str] = []
     pages = (
         _readable_stream_pages(store, start, until, found)
@@ -137,7 +136,7 @@ def replay_to_damage(store: Store, reducer: Reducer, start: State, *, until: Unt
 
 
 def _readable(store: Store, reducer: Reducer, start: State, until: Until, found: list[str]) -> Iterator[list[Event]]:
-    """The pages of the whole log in front of its first damage, which is noted: a page ends where damage begins."""
+    """The pages of the whole log before its first damage, which goes into `found`: a page ends where damage begins."""
     try:
         yield from _store_pages(store, reducer, start, until)
     except errors.Damaged as damage:
@@ -145,7 +144,7 @@ def _readable(store: Store, reducer: Reducer, start: State, until: Until, found:
 
 
 def _readable_stream_pages(store: Store, start: State, until: Until, found: list[str]) -> Iterator[list[Event]]:
-    """The same of a stream, whose pages are refused as a whole: they are asked for smaller and smaller."""
+    """The same for a stream: a page with damage in it is refused whole, so the pages get smaller and smaller."""
     after, limit = start.seq, PAGE
     while True:
         try:
@@ -175,10 +174,9 @@ def _stream_pages(store: Store, start: State, until: Until) -> Iterator[list[Eve
 
 
 def _store_pages(store: Store, reducer: Reducer, start: State, until: Until) -> Iterator[list[Event]]:
-    """The events of the whole log that a reducer folds: those of users, of its kinds.
+    """The events of the whole log that a reducer folds: events of users, of its kinds.
 
-    What was pruned of other kinds is no concern of it; what was pruned of its own is refused, also if that happens
-    meanwhile.
+    Pruned events of other kinds do not matter. Pruned events of its own are refused, even if they are pruned meanwhile.
     """
     after, head = start.position, store.head()
     end = head if until.position is None else min(until.position, head)
@@ -191,7 +189,7 @@ def _store_pages(store: Store, reducer: Reducer, start: State, until: Until) -> 
 
 
 def require_own_history(store: Store, reducer: Reducer, *, after: int) -> None:
-    """Refuse a fold that begins below a pruned event which the reducer would have folded."""
+    """Refuse a fold that starts before a pruned event that the reducer would have folded."""
     if after >= store.floor():
         return
     last = max((cut.last_position for cut in iterate.cuts(store.log) if reducer.wants(cut.stream)), default=0)
@@ -199,13 +197,13 @@ def require_own_history(store: Store, reducer: Reducer, *, after: int) -> None:
         raise errors.HistoryPruned(what="positions", first=after + 1, last=last)
 
 
-def beginning(reducer: Reducer, stream: str) -> State:
+def initial_state(reducer: Reducer, stream: str) -> State:
     """The state before the first event."""
     return State(value=reducer.begin(), stream=stream)
 
 
 def check_state(reducer: Reducer, state: State) -> bytes:
-    """The canonical bytes of a state; a state that is not plain JSON is refused by the reducer's name."""
+    """The canonical bytes of a state. A state that is not plain JSON is refused with the name of the reducer."""
     try:
         return state.body
     except errors.NotCanonical as problem:
@@ -214,7 +212,7 @@ def check_state(reducer: Reducer, state: State) -> bytes:
 
 
 def check_subject(store: Store, reducer: Reducer, stream: str, until: Until = END) -> None:
-    """Refuse a fold of what the reducer does not fold: a stream it is not for, or the store with one for streams."""
+    """Refuse a fold that the reducer is not for: another kind of stream, or the store instead of a stream."""
     if (reducer.scope == "store") != (stream == ""):
         reason = f"it folds {'the whole store' if reducer.scope == 'store' else 'single streams'}"
         raise errors.ReducerInvalid(name=reducer.name, reason=reason)
@@ -229,9 +227,12 @@ def check_subject(store: Store, reducer: Reducer, stream: str, until: Until = EN
             raise errors.ReducerInvalid(name=reducer.name, reason=reason)
 
 
-def twice(store: Store, reducer: Reducer, stream: str) -> State:
-    """Fold twice, once with the state sent through JSON after every event; names the first event where they part."""
-    plain, through_json = beginning(reducer, stream), beginning(reducer, stream)  # a reducer may change its state
+def check_determinism(store: Store, reducer: Reducer, stream: str) -> State:
+    """Fold twice, once with the state sent through JSON after every event. `FoldDiverged` names the first event after
+    which the two states differ.
+    """
+    plain = initial_state(reducer, stream)
+    through_json = initial_state(reducer, stream)  # an object of its own: a reducer may change its state
     value = reducer.to_working(plain.value)
     for page in _pages(store, reducer, plain, END):
         for event in page:

@@ -19,8 +19,8 @@ from tallystick.state import shelf
 from tallystick.state.archive import Archive
 from tallystick.state.fold import Until, replay
 from tallystick.state.reducer import Reducer
-from tallystick.state.shelf import Entry
-from tallystick.state.snapshots import control, draft, dropped_facts, end_of, fold, named, unhurried
+from tallystick.state.shelf import SnapshotEntry
+from tallystick.state.snapshots import control, draft, dropped_facts, end_of, fold, named, retry_on_new_facts
 from tallystick.store import facts
 from tallystick.store.events import PAGE_EVENTS
 from tallystick.store.maintenance import Cut, Maintenance
@@ -40,7 +40,7 @@ class Plan(msgspec.Struct, kw_only=True):
     before: int
     count: int = 0
     cut: Cut | None = None
-    snapshots: list[Entry] = []
+    snapshots: list[SnapshotEntry] = []
     lost: list[str] = []
     uncovered: list[str] = []
     refusals: list[str] = []
@@ -183,7 +183,7 @@ def _check_strangers(store: Store, found: Plan, reducers: Sequence[Reducer], las
         found.uncovered += [f"reducer {name!r}" for name, end in sorted(ends.items()) if end < reached]
 
 
-def _check_replay(store: Store, found: Plan, item: Reducer, entry: Entry) -> None:
+def _check_replay(store: Store, found: Plan, item: Reducer, entry: SnapshotEntry) -> None:
     """The covering snapshot is what a replay gives, from an earlier place than its own."""
     if not shelf.same_code(store, item, entry.fact):
         found.refusals.append(f"the snapshot of reducer {item.name!r} was made by other code")
@@ -270,7 +270,7 @@ def prune(
         store.record(events, require=[*require, (facts.STORE_SNAPSHOTS, shelf_of_store)], maintenance=both)
         return found.count
 
-    return unhurried(store, stream, attempt)
+    return retry_on_new_facts(store, stream, attempt)
 
 
 def _is_mixed(store: Store, found: Plan, org: str) -> bool:
@@ -316,4 +316,4 @@ def _fact(
         archive=found.witness,
         mixed=cut.org is not None and _is_mixed(store, found, cut.org),
     )
-    return shelf.about(cut.stream), control(store, facts.PRUNED, fact)
+    return shelf.facts_stream(cut.stream), control(store, facts.PRUNED, fact)

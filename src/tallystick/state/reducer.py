@@ -149,7 +149,7 @@ def _checked(made: Reducer) -> Reducer:
     elif made.scope not in ("stream", "store"):
         reason = "its scope must be 'stream' or 'store'"
     if reason is not None:
-        raise errors.ReducerInvalid(name=str(names.shown(made.name)), reason=reason)
+        raise errors.ReducerInvalid(name=str(names.display(made.name)), reason=reason)
     return made
 
 

@@ -17,7 +17,7 @@ from tallystick.state.archive import Archive
 from tallystick.state.policy import DAY, Policy
 from tallystick.state.prune_plan import Plan, plan, prune
 from tallystick.state.reducer import Reducer
-from tallystick.state.shelf import Entry
+from tallystick.state.shelf import SnapshotEntry
 from tallystick.state.snapshots import drop
 from tallystick.store import iterate
 from tallystick.store.maintenance import Reclaimed
@@ -27,7 +27,7 @@ _PAGE = 1000
 COMMANDS_FORGOTTEN_MAX = 10_000
 
 
-class Deed(msgspec.Struct, frozen=True):
+class RetentionAction(msgspec.Struct, frozen=True):
     """One thing that retention did, would do, or did not do, and why not."""
 
     what: str
@@ -44,7 +44,7 @@ def retain(
     dry_run: bool = False,
     archive: Archive | None = None,
     progress: Callable[[int], None] = lambda done: None,
-) -> tuple[list[Deed], Reclaimed | None]:
+) -> tuple[list[RetentionAction], Reclaimed | None]:
     """Do what a policy says, or (`dry_run`) only say it. With an archive, only what it holds is pruned."""
     deeds = list(_thin_all(store, policy, dry_run=dry_run))
     if policy.prune_ns is not None:
@@ -53,7 +53,7 @@ def retain(
         return deeds, None
     forgotten = store.log.commands.forget(before=store.clock() - policy.commands_ns, limit=COMMANDS_FORGOTTEN_MAX)
     if forgotten:
-        deeds.append(Deed("forgot commands", "", forgotten))
+        deeds.append(RetentionAction("forgot commands", "", forgotten))
     compress_before = None if policy.compress_ns is None else store.clock() - policy.compress_ns
     return deeds, store.log.reclaim(compress_before=compress_before, progress=progress)
 
@@ -61,17 +61,17 @@ def retain(
 # --- snapshots ------------------------------------------------------------------------------------------------------
 
 
-def _thin_all(store: Store, policy: Policy, *, dry_run: bool) -> Iterator[Deed]:
+def _thin_all(store: Store, policy: Policy, *, dry_run: bool) -> Iterator[RetentionAction]:
     if all(
         knob is None for knob in (policy.keep_all_ns, policy.keep_daily_ns, policy.keep_weekly_ns, policy.keep_count)
     ):
         return
     for stream in ("", *_user_streams(store)):
-        gone = superfluous(list(shelf.entries(store, stream)), policy, now=store.clock(), cut=_cut(store, stream))
+        gone = expired_snapshots(list(shelf.entries(store, stream)), policy, now=store.clock(), cut=_cut(store, stream))
         if gone:
             if not dry_run:
                 drop(store, stream, [entry.id for entry in gone], reason="retention")
-            yield Deed("dropped snapshots", stream, len(gone))
+            yield RetentionAction("dropped snapshots", stream, len(gone))
 
 
 def _cut(store: Store, stream: str) -> int:
@@ -84,7 +84,7 @@ def _user_streams(store: Store) -> Iterator[str]:
     return (info.stream for info in iterate.streams(store.log) if not names.is_reserved(info.stream))
 
 
-def superfluous(entries: list[Entry], policy: Policy, *, now: int, cut: int) -> list[Entry]:
+def expired_snapshots(entries: list[SnapshotEntry], policy: Policy, *, now: int, cut: int) -> list[SnapshotEntry]:
     """The snapshots of one stream that a policy lets go. Kept in any case: what is protected, the latest of each
     reducer, the one at a cut, and every base that a kept diff needs."""
     kept: set[bytes] = set()
@@ -96,7 +96,7 @@ def superfluous(entries: list[Entry], policy: Policy, *, now: int, cut: int) -> 
     return [entry for entry in entries if entry.id not in kept]
 
 
-def _kept_of(mine: list[Entry], policy: Policy, *, now: int, cut: int) -> Iterator[Entry]:
+def _kept_of(mine: list[SnapshotEntry], policy: Policy, *, now: int, cut: int) -> Iterator[SnapshotEntry]:
     """What is kept of one reducer's snapshots, given the latest first."""
     days: set[int] = set()
     weeks: set[int] = set()
@@ -124,7 +124,7 @@ def _prune_all(
     *,
     dry_run: bool,
     progress: Callable[[int], None],
-) -> Iterator[Deed]:
+) -> Iterator[RetentionAction]:
     horizon = store.clock() - age_ns
     uncovered = 0
     for number, stream in enumerate(_user_streams(store), start=1):
@@ -134,32 +134,34 @@ def _prune_all(
             uncovered += 1
         progress(number)
     if uncovered:
-        yield Deed("pruned", "", 0, f"{uncovered:,} streams are old, and no reducer that was given folds them")
+        yield RetentionAction(
+            "pruned", "", 0, f"{uncovered:,} streams are old, and no reducer that was given folds them"
+        )
 
 
 def _prune_one(
     store: Store, stream: str, reducers: Sequence[Reducer], horizon: int, archive: Archive | None, *, dry_run: bool
-) -> Iterator[Deed]:
+) -> Iterator[RetentionAction]:
     if first_recorded(store, stream) >= horizon:
         return
     through = limits.INT_MAX if archive is None else archive.through
     found = covered_boundary(store, stream, reducers, horizon, through=through)
     if isinstance(found, str):
-        yield Deed("pruned", stream, 0, found)
+        yield RetentionAction("pruned", stream, 0, found)
         return
     accept = archive is None  # a policy without an archive accepts that history goes
     checked: Plan = plan(store, stream, before=found, reducers=reducers, accept=accept, archive=archive)
     if not checked.ok or checked.uncovered:  # but never a state
         lost = [f"the state of {name} would be lost with it" for name in checked.uncovered]
-        yield Deed("pruned", stream, 0, "; ".join(checked.refusals + lost))
+        yield RetentionAction("pruned", stream, 0, "; ".join(checked.refusals + lost))
         return
     if not dry_run:
         try:
             prune(store, stream, before=found, reducers=reducers, accept=accept, archive=archive)
         except errors.PruneRefused as refusal:
-            yield Deed("pruned", stream, 0, refusal.reason)
+            yield RetentionAction("pruned", stream, 0, refusal.reason)
             return
-    yield Deed("pruned", stream, checked.count)
+    yield RetentionAction("pruned", stream, checked.count)
 
 
 def first_recorded(store: Store, stream: str) -> int:

@@ -1,8 +1,8 @@
 """The snapshots of one stream or of the store, as the control facts list them, newest first; and which may be used.
 
-A snapshot is used only if a fact of this log tells of it, its body has the hash the fact names, the state has the hash
-the fact names, the link the fact names is the one in the log at that place, and the code is the same. Anything else is
-passed over: a damaged or foreign snapshot never changes the state that is served.
+A snapshot is used only if a fact of this log names it, the hashes of its body and its state are those in the fact, the
+link in the fact is the one in the log, and the code is the same. All others are skipped: a damaged or foreign snapshot
+never changes a state.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _PAGE = 100
 LISTED_MAX = 1000  # in one fact
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """One snapshot on the shelf: its id, what its fact says, when the store made it, and whether it is protected."""
+class SnapshotEntry(msgspec.Struct, frozen=True):
+    """One snapshot: its id, its fact, when the store made it, and whether it is protected."""
 
     id: bytes
     fact: facts.Snapshotted
@@ -35,21 +35,21 @@ class Entry(msgspec.Struct, frozen=True):
     protected: bool
 
 
-def about(stream: str) -> str:
-    """The stream of facts about a stream, or about the store."""
+def facts_stream(stream: str) -> str:
+    """The stream of the facts about a stream, or about the store."""
     return facts.stream_about(stream) if stream else facts.STORE_SNAPSHOTS
 
 
 def facts_backwards(store: Store, stream: str) -> Iterator[Event]:
     """The control facts about a stream, the newest first."""
-    name = about(stream)
+    name = facts_stream(stream)
     head = store.stream_head(name)
     last = head.seq if head is not None else 0
     while last > 0:
         first = max(last - _PAGE, 0)
         try:
             yield from store.log.read_stream(name, after=first, until=last, limit=_PAGE)[::-1]
-        except errors.Damaged:  # facts that cannot be read tell of nothing; those that can are still good
+        except errors.Damaged:  # the facts that can be read are still good
             yield from _one_by_one(store, name, first, last)
         last = first
 
@@ -64,8 +64,8 @@ def _one_by_one(store: Store, name: str, first: int, last: int) -> Iterator[Even
             yield found
 
 
-def entries(store: Store, stream: str) -> Iterator[Entry]:
-    """The snapshots of a stream that were not dropped, the newest fact first; as far back as a fact that lists them."""
+def entries(store: Store, stream: str) -> Iterator[SnapshotEntry]:
+    """The snapshots of a stream that were not dropped, the newest fact first, up to a fact that lists the rest."""
     dropped: set[str] = set()
     protections: dict[str, bool] = {}
     for event in facts_backwards(store, stream):
@@ -84,26 +84,26 @@ def entries(store: Store, stream: str) -> Iterator[Entry]:
                 protections.setdefault(given.snapshot, given.protected)
             elif event.type == facts.SNAPSHOTTED and event.id.hex() not in dropped:
                 fact = facts.parse(event, facts.Snapshotted)
-                if fact.stream != stream:  # told in the wrong place: verification names it
+                if fact.stream != stream:  # a fact in the wrong stream, which verification reports
                     continue
                 protected = protections.get(event.id.hex(), fact.protected)
-                yield Entry(event.id, fact, event.time, protected)
-        except msgspec.ValidationError:  # verification names it; here it is no snapshot
+                yield SnapshotEntry(event.id, fact, event.time, protected)
+        except msgspec.ValidationError:  # verification reports it; here it is not a snapshot
             continue
 
 
-def _listed(store: Store, stream: str, listed: dict[str, bool]) -> Iterator[Entry]:
-    """The snapshots that a fact lists, each by the fact of its own; ids rise with time."""
+def _listed(store: Store, stream: str, listed: dict[str, bool]) -> Iterator[SnapshotEntry]:
+    """The snapshots that a fact lists, each by its own fact, the newest first: ids rise with time."""
     for id_, protected in sorted(listed.items(), reverse=True):
-        with suppress(errors.Damaged, msgspec.ValidationError, ValueError):  # as above; ValueError: no hex
+        with suppress(errors.Damaged, msgspec.ValidationError, ValueError):  # as above; ValueError: not hex
             event = store.log.find(bytes.fromhex(id_))
             if event is not None and event.type == facts.SNAPSHOTTED:
                 fact = facts.parse(event, facts.Snapshotted)
                 if fact.stream == stream:
-                    yield Entry(event.id, fact, event.time, protected)
+                    yield SnapshotEntry(event.id, fact, event.time, protected)
 
 
-def standing(store: Store, stream: str) -> dict[str, bool] | None:
+def listed_snapshots(store: Store, stream: str) -> dict[str, bool] | None:
     """What the next fact should list, so that no reader goes far back; None while another one does, or for too many."""
     recent = list(islice(facts_backwards(store, stream), _PAGE))
     if len(recent) < _PAGE or any("standing" in (event.data or {}) for event in recent):
@@ -112,7 +112,7 @@ def standing(store: Store, stream: str) -> dict[str, bool] | None:
     return found if len(found) <= LISTED_MAX else None
 
 
-def why_dropped(store: Store, entry: Entry) -> str | None:
+def why_dropped(store: Store, entry: SnapshotEntry) -> str | None:
     """Why a snapshot was dropped, as the control fact says; None if it was not."""
     for event in facts_backwards(store, entry.fact.stream):
         if event.id == entry.id:
@@ -125,7 +125,7 @@ def why_dropped(store: Store, entry: Entry) -> str | None:
 
 
 def upcasters_of(store: Store, reducer: Reducer) -> bytes:
-    """The digest of the upcasters that a reducer's events pass on the way."""
+    """The digest of the upcasters of a reducer's events."""
     return store.catalog.upcaster_digest(reducer.types or None)
 
 
@@ -141,8 +141,8 @@ def same_code(store: Store, reducer: Reducer, fact: facts.Snapshotted | facts.Se
 def start(store: Store, reducer: Reducer, stream: str, *, until: Until = END) -> State | None:
     """The state of the latest snapshot that may be used for a fold up to `until`; None if there is none.
 
-    The latest is the one with the highest seq. It is looked for among the last hundred that fit; were an even later one
-    recorded before those, the fold would only take longer.
+    The latest is the one with the highest seq among the last hundred that fit. If a later one was recorded earlier,
+    the fold only takes longer.
     """
     upcasters = upcasters_of(store, reducer).hex()
     fitting = (entry for entry in entries(store, stream) if _fits(reducer, entry.fact, upcasters, until))
@@ -168,8 +168,8 @@ def _fits(reducer: Reducer, fact: facts.Snapshotted, upcasters: str, until: Unti
     )
 
 
-def opened(store: Store, reducer: Reducer, entry: Entry) -> State | None:
-    """The state of a snapshot, checked; migrated if an older version of the reducer made it. None if it is no good."""
+def opened(store: Store, reducer: Reducer, entry: SnapshotEntry) -> State | None:
+    """The checked state of a snapshot, migrated if an older version of the reducer made it; None if it is unusable."""
     fact, body = entry.fact, body_of(store, entry)  # loaded once: it may be dropped at any moment
     if body is None or _why_unusable(store, fact, body) is not None:
         return None
@@ -193,7 +193,7 @@ def opened(store: Store, reducer: Reducer, entry: Entry) -> State | None:
     )
 
 
-def why_unusable(store: Store, entry: Entry) -> str | None:
+def why_unusable(store: Store, entry: SnapshotEntry) -> str | None:
     """What is wrong with a snapshot; None if nothing is."""
     return _why_unusable(store, entry.fact, body_of(store, entry))
 
@@ -202,14 +202,14 @@ def _why_unusable(store: Store, fact: facts.Snapshotted, body: bytes | None) -> 
     if body is None:
         return "its body is missing, damaged or changed"
     if chain.checksum(body).hex() != fact.state_hash:
-        return "its state does not have the hash that the control fact names"
-    if not _stands_in_the_log(store, fact):
+        return "its state does not have the hash in its control fact"
+    if not _is_in_the_log(store, fact):
         return "the log does not have the link that the snapshot was made at"
     return None
 
 
-def body_of(store: Store, entry: Entry) -> bytes | None:
-    """The whole state of a snapshot as canonical JSON, a diff applied to its base; None if a part is no good."""
+def body_of(store: Store, entry: SnapshotEntry) -> bytes | None:
+    """The whole state of a snapshot as canonical JSON, a diff applied to its base; None if a part is unusable."""
     body = _intact(store, entry.id, entry.fact)
     if body is None or entry.fact.kind == "full":
         return body
@@ -226,8 +226,8 @@ def _intact(store: Store, id_: bytes, fact: facts.Snapshotted) -> bytes | None:
     return body if body is not None and chain.checksum(body).hex() == fact.body_hash else None
 
 
-def _stands_in_the_log(store: Store, fact: facts.Snapshotted) -> bool:
-    """Whether the log has the fact's link where the fact says, or has pruned up to exactly there."""
+def _is_in_the_log(store: Store, fact: facts.Snapshotted) -> bool:
+    """Whether the log has the link of a fact at its place, or was pruned up to exactly there."""
     if not fact.stream:
         page = store.log.read(after=fact.position - 1, until=fact.position, limit=1, over_pruned=True, over_holes=True)
         if page.holes:
@@ -239,6 +239,6 @@ def _stands_in_the_log(store: Store, fact: facts.Snapshotted) -> bool:
         return fact.seq == cut.through and cut.link.hex() == fact.link
     try:
         found = iterate.at(store.log, fact.stream, fact.seq)
-    except errors.Damaged:  # the event lies in a hole: the chained fact, which names this link, stands for it
+    except errors.Damaged:  # the event lies in a hole: the fact, which is in a chain too, has to do
         return True
     return found is not None and found.link.hex() == fact.link

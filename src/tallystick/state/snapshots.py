@@ -20,14 +20,14 @@ from tallystick.state.fold import (
     END,
     State,
     Until,
-    beginning,
     check_state,
     check_subject,
+    initial_state,
     replay,
     replay_to_damage,
 )
 from tallystick.state.reducer import Reducer
-from tallystick.state.shelf import Entry
+from tallystick.state.shelf import SnapshotEntry
 from tallystick.store import facts, iterate
 from tallystick.store.maintenance import Maintenance
 from tallystick.store.snapshots import DIFF, FULL, Snapshot
@@ -59,7 +59,7 @@ def fold(
     begin = shelf.start(store, reducer, stream, until=until) if snapshots else None
     folded = replay_to_damage if degraded else replay
     try:
-        return folded(store, reducer, begin or beginning(reducer, stream), until=until)
+        return folded(store, reducer, begin or initial_state(reducer, stream), until=until)
     except errors.HistoryPruned:  # pruned since the snapshot was looked for: there is one at the cut
         again = shelf.start(store, reducer, stream, until=until) if snapshots else None
         if again is None or (begin is not None and again.snapshot == begin.snapshot):
@@ -75,7 +75,7 @@ def make(
     until: Until = END,
     protect: bool = False,
     incremental: bool = True,
-) -> Entry | None:
+) -> SnapshotEntry | None:
     """Snapshot a stream or the store; None if it has no events. One that exists at that place already is returned."""
 
     return keep(
@@ -96,10 +96,10 @@ def keep(
     *,
     protect: bool = False,
     incremental: bool = True,
-) -> Entry | None:
+) -> SnapshotEntry | None:
     """Snapshot the state that `folded` gives. It is asked again if a fact about the stream was recorded meanwhile."""
 
-    def attempt(require: list[tuple[str, int]]) -> Entry | None:
+    def attempt(require: list[tuple[str, int]]) -> SnapshotEntry | None:
         state = folded()
         if state.position == 0:
             return None
@@ -108,14 +108,14 @@ def keep(
             return _protected(store, existing) if protect else existing
         made, fact = draft(store, reducer, state, incremental=incremental, protect=protect)
         store.record([named(store, made, fact)], require=require, maintenance=Maintenance(snapshots=(made,)))
-        return Entry(made.id, fact, made.made, protect)
+        return SnapshotEntry(made.id, fact, made.made, protect)
 
-    return unhurried(store, stream, attempt)
+    return retry_on_new_facts(store, stream, attempt)
 
 
-def unhurried(store: Store, stream: str, attempt: Callable[[list[tuple[str, int]]], T]) -> T:
+def retry_on_new_facts(store: Store, stream: str, attempt: Callable[[list[tuple[str, int]]], T]) -> T:
     """Do something that holds only while no new fact is recorded about a stream; again if one was, with a bound."""
-    name = shelf.about(stream)
+    name = shelf.facts_stream(stream)
     for left in range(ATTEMPTS_MAX - 1, -1, -1):
         head = store.stream_head(name)
         try:
@@ -132,7 +132,7 @@ def end_of(store: Store, stream: str) -> int:
     return head.seq if head is not None else 0
 
 
-def _existing(store: Store, reducer: Reducer, state: State) -> Entry | None:
+def _existing(store: Store, reducer: Reducer, state: State) -> SnapshotEntry | None:
     """A good snapshot of the same code at the same place, if it is among the last hundred."""
     for entry in islice(shelf.entries(store, state.stream), RECENT):
         if entry.fact.position == state.position and shelf.same_code(store, reducer, entry.fact):
@@ -140,7 +140,7 @@ def _existing(store: Store, reducer: Reducer, state: State) -> Entry | None:
     return None
 
 
-def _protected(store: Store, entry: Entry) -> Entry:
+def _protected(store: Store, entry: SnapshotEntry) -> SnapshotEntry:
     protect(store, entry.fact.stream, entry.id)
     return msgspec.structs.replace(entry, protected=True)
 
@@ -173,7 +173,7 @@ def draft(
     return made, fact_of(made, latest=state.latest, protect=protect)
 
 
-def _diff(store: Store, reducer: Reducer, state: State, whole: bytes) -> tuple[Entry | None, bytes | None]:
+def _diff(store: Store, reducer: Reducer, state: State, whole: bytes) -> tuple[SnapshotEntry | None, bytes | None]:
     """The newest full snapshot that a diff may start from, and the diff; nothing if the whole state is better."""
     for entry in shelf.entries(store, state.stream):
         if entry.fact.position > state.position:  # an erasure between the two would take the base and leave the diff
@@ -208,7 +208,7 @@ def fact_of(made: Snapshot, *, latest: int, protect: bool) -> facts.Snapshotted:
 
 def named(store: Store, made: Snapshot, fact: facts.Snapshotted) -> tuple[str, NewEvent]:
     """The control fact of a snapshot as an event: its id is the snapshot's."""
-    return shelf.about(made.stream), control(store, facts.SNAPSHOTTED, fact, id=made.id, time=made.made)
+    return shelf.facts_stream(made.stream), control(store, facts.SNAPSHOTTED, fact, id=made.id, time=made.made)
 
 
 def control(store: Store, type_: str, fact: facts.Fact, **fields: Any) -> NewEvent:
@@ -225,7 +225,7 @@ def protect(store: Store, stream: str, snapshot: bytes, *, protected: bool = Tru
         raise errors.SnapshotUnusable(snapshot=snapshot.hex(), reason=f"{stream or 'the store'} has no such snapshot")
     if entry.protected != protected:
         fact = facts.SnapshotProtected(stream=stream, snapshot=snapshot.hex(), protected=protected)
-        store.record([(shelf.about(stream), control(store, facts.SNAPSHOT_PROTECTED, fact))])
+        store.record([(shelf.facts_stream(stream), control(store, facts.SNAPSHOT_PROTECTED, fact))])
 
 
 def drop(store: Store, stream: str, dropped: Iterable[bytes], *, reason: str) -> None:
@@ -239,7 +239,7 @@ def drop(store: Store, stream: str, dropped: Iterable[bytes], *, reason: str) ->
             store.record(facts_of, require=require, maintenance=Maintenance(dropped_snapshots=gone))
 
     wanted = tuple(dropped)
-    unhurried(store, stream, attempt)
+    retry_on_new_facts(store, stream, attempt)
 
 
 def dropped_facts(store: Store, stream: str, gone: Sequence[bytes], reason: str) -> list[tuple[str, NewEvent]]:
@@ -249,11 +249,11 @@ def dropped_facts(store: Store, stream: str, gone: Sequence[bytes], reason: str)
     one lists it; that holds, because a mark is recorded only if nothing else was since it was looked.
     """
     found = []
-    standing = None if gone else shelf.standing(store, stream)
+    standing = None if gone else shelf.listed_snapshots(store, stream)
     for first in range(0, max(len(gone), 1), DROPPED_MAX):
         part = [id_.hex() for id_ in gone[first : first + DROPPED_MAX]]
         fact = facts.SnapshotsDropped(stream=stream, snapshots=part, reason=reason, standing=standing)
-        found.append((shelf.about(stream), control(store, facts.SNAPSHOT_DROPPED, fact)))
+        found.append((shelf.facts_stream(stream), control(store, facts.SNAPSHOT_DROPPED, fact)))
     return found
 
 
@@ -334,7 +334,7 @@ def _member(store: Store, by_name: dict[str, Reducer], id_: bytes) -> tuple[Stat
     event = store.log.find(id_)
     if event is None or event.type != facts.SNAPSHOTTED:
         raise errors.SnapshotUnusable(snapshot=id_.hex(), reason="no control fact tells of it")
-    entry = Entry(id_, facts.parse(event, facts.Snapshotted), event.time, False)
+    entry = SnapshotEntry(id_, facts.parse(event, facts.Snapshotted), event.time, False)
     item = by_name.get(entry.fact.reducer)
     if item is None or not shelf.same_code(store, item, entry.fact):
         reason = f"reducer {entry.fact.reducer!r} version {entry.fact.reducer_version} is not registered"

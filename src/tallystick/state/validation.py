@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tallystick import errors
 from tallystick.state import fingerprints, shelf
-from tallystick.state.fold import State, Until, beginning, replay
+from tallystick.state.fold import State, Until, initial_state, replay
 from tallystick.state.reducer import Reducer
-from tallystick.state.shelf import Entry
+from tallystick.state.shelf import SnapshotEntry
 from tallystick.state.snapshots import streams_of
 from tallystick.store.events import Problem
 from tallystick.store.store import Store
@@ -34,7 +34,7 @@ def of_stream(store: Store, item: Reducer, stream: str) -> Iterator[Problem]:
     """What is wrong with a reducer's snapshots and fingerprint of one stream."""
     mine = [entry for entry in shelf.entries(store, stream) if shelf.same_code(store, item, entry.fact)]
     mine.sort(key=lambda entry: entry.fact.position)
-    usable: list[Entry] = []
+    usable: list[SnapshotEntry] = []
     for entry in mine:
         reason = why_unusable(store, entry)
         if reason is None:
@@ -46,7 +46,7 @@ def of_stream(store: Store, item: Reducer, stream: str) -> Iterator[Problem]:
         yield from _fingerprint(store, item, stream)
 
 
-def why_unusable(store: Store, entry: Entry) -> str | None:
+def why_unusable(store: Store, entry: SnapshotEntry) -> str | None:
     """What is wrong with a snapshot; one from before the cut is only out of use, which is nothing wrong."""
     cut = store.cut(entry.fact.stream) if entry.fact.stream else None
     if cut is not None and entry.fact.seq < cut.through:
@@ -54,10 +54,10 @@ def why_unusable(store: Store, entry: Entry) -> str | None:
     return shelf.why_unusable(store, entry)
 
 
-def _replayed(store: Store, item: Reducer, stream: str, usable: list[Entry]) -> Iterator[Problem]:
+def _replayed(store: Store, item: Reducer, stream: str, usable: list[SnapshotEntry]) -> Iterator[Problem]:
     """Fold once along all snapshots: each must be what the replay has there, and each leads to its neighbour."""
     cut = store.cut(stream) if stream else None
-    state: State | None = beginning(item, stream)
+    state: State | None = initial_state(item, stream)
     if cut is not None or (not stream and store.floor()):
         state = None  # the first events are gone: start with the first snapshot that stands behind them
     for entry in usable:
@@ -78,7 +78,7 @@ def _replayed(store: Store, item: Reducer, stream: str, usable: list[Entry]) -> 
             yield _problem(entry, f"an invariant is broken: {broken}")
 
 
-def _place(entry: Entry) -> Until:
+def _place(entry: SnapshotEntry) -> Until:
     return Until(seq=entry.fact.seq) if entry.fact.stream else Until(position=entry.fact.position)
 
 
@@ -91,6 +91,6 @@ def _fingerprint(store: Store, item: Reducer, stream: str) -> Iterator[Problem]:
         yield Problem("fingerprint", reason, 0, stream, found.seq)
 
 
-def _problem(entry: Entry, reason: str) -> Problem:
+def _problem(entry: SnapshotEntry, reason: str) -> Problem:
     place = 0 if entry.fact.stream else entry.fact.position
     return Problem("snapshot", f"snapshot {entry.id.hex()}: {reason}", place, entry.fact.stream, entry.fact.seq)

@@ -30,7 +30,7 @@ class LostSeqs(msgspec.Struct, frozen=True):
     last: int
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptFile(msgspec.Struct, frozen=True):
     """A damaged file, kept whole."""
 
     file: str
@@ -44,7 +44,7 @@ class Acceptance(msgspec.Struct, frozen=True):
     streams: tuple[LostSeqs, ...] = ()
     uncertain: tuple[str, ...] = ()
     made: tuple[str, ...] = ()
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[KeptFile, ...] = ()
     done: tuple[str, ...] = ()
 
 

@@ -148,7 +148,7 @@ def event(record: DamageRecord, found: Event | None, evidence: Evidence, *, hash
     return found
 
 
-def none_hidden(
+def predecessor_links(
     events: Sequence[Event], links: Sequence[bytes | None], cut: Callable[[str], Cut | None]
 ) -> list[bytes | None]:
     """What was found of the links before some events, where no event is hidden that could be before one of them.

@@ -58,7 +58,7 @@ def parse(given: object) -> Cursor:
         cursor = Cursor(int(position), int(earlier or position), marked or "")
         if cursor.evidence <= cursor.position <= limits.INT_MAX:
             return cursor
-    raise errors.InvalidValue(what="cursor", value=names.shown(given), must="a position, or a cursor as it was given")
+    raise errors.InvalidValue(what="cursor", value=names.display(given), must="a position, or a cursor as it was given")
 
 
 def made(log: EventLog, position: int) -> str:

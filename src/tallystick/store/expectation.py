@@ -18,7 +18,9 @@ def check(expected: object) -> Expected:
     """The expectation, if it is a seq, `NO_STREAM` or `ANY`; otherwise `InvalidValue`."""
     if type(expected) is int and ANY <= expected <= limits.INT_MAX:
         return Expected(expected)
-    raise errors.InvalidValue(what="expected", value=names.shown(expected), must="a seq (0, 1, 2 …), NO_STREAM or ANY")
+    raise errors.InvalidValue(
+        what="expected", value=names.display(expected), must="a seq (0, 1, 2 …), NO_STREAM or ANY"
+    )
 
 
 def from_text(text: str) -> Expected:

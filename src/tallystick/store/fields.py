@@ -25,7 +25,7 @@ def check_version(version: object) -> int:
     """The version, if it is one."""
     if type(version) is int and 1 <= version <= names.VERSION_MAX:
         return version
-    raise errors.InvalidValue(what="version", value=names.shown(version), must="from 1 to 2^31-1")
+    raise errors.InvalidValue(what="version", value=names.display(version), must="from 1 to 2^31-1")
 
 
 def warn_of_size(what: str, size: int) -> None:
@@ -50,7 +50,7 @@ def check_time(given: object, *, what: str = "time") -> int:
     if type(given) is int and 0 <= given <= limits.INT_MAX:
         return given
     must = "nanoseconds since 1970 as an int, from 0 to 2^63-1"
-    raise errors.InvalidValue(what=what, value=names.shown(given), must=must)
+    raise errors.InvalidValue(what=what, value=names.display(given), must=must)
 
 
 def checked_clock(clock: Callable[[], int]) -> Callable[[], int]:
@@ -78,5 +78,5 @@ def check_signatures(signatures: list[bytes | None]) -> list[bytes | None]:
     if signatures.count(None) != len(signatures):
         for signature in signatures:
             if signature is not None and (type(signature) is not bytes or len(signature) != SIGNATURE_BYTES):
-                raise errors.InvalidValue(what="signature", value=names.shown(signature), must="64 bytes, or None")
+                raise errors.InvalidValue(what="signature", value=names.display(signature), must="64 bytes, or None")
     return signatures

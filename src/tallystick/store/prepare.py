@@ -29,7 +29,7 @@ SCOPE_KEYS = frozenset({"org", "app", "env"})
 _EMPTY_META = b"{}"
 
 
-class Catalog(Protocol):
+class TypeCatalog(Protocol):
     """What preparation and reading need of a catalog of event types."""
 
     closed: bool
@@ -83,7 +83,7 @@ class Preparer:
         *,
         profile: profiles.Profile,
         clock: Callable[[], int],
-        catalog: Catalog,
+        catalog: TypeCatalog,
         guard: Guard | None,
         defaults: dict[str, Any] | None = None,
         minter: ids.Minter = ids.default,
@@ -230,7 +230,7 @@ class Preparer:
         """The version of each event. Each pair of type and version is looked up once."""
         for type_ in types if set(map(type, types)) != {str} else ():
             if type(type_) is not str:
-                raise errors.InvalidName(what="event type", value=str(names.shown(type_)), form=names.TYPE.pattern)
+                raise errors.InvalidName(what="event type", value=str(names.display(type_)), form=names.TYPE.pattern)
         for version in given if not set(map(type, given)) <= {int, NoneType} else ():
             fields.check_version(version)
         if len(types) == 1:
@@ -366,7 +366,7 @@ def part_of(given: object) -> Part:
         return given
     if isinstance(given, (tuple, list)) and len(given) in (2, 3):
         return Part(*given)
-    raise errors.InvalidValue(what="part", value=names.shown(given), must="(stream, events, expected), or a Part")
+    raise errors.InvalidValue(what="part", value=names.display(given), must="(stream, events, expected), or a Part")
 
 
 def _surely_sound(requests: Sequence[Request]) -> bool:

@@ -14,7 +14,7 @@ from tallystick.store.events import PAGE_EVENTS, EventLog, Report
 from tallystick.store.ledger import Head
 from tallystick.store.maintenance import Cut
 from tallystick.store.page import Hole, Page, StreamInfo
-from tallystick.store.prepare import Catalog
+from tallystick.store.prepare import TypeCatalog
 from tallystick.store.selection import EVERYTHING, Selection
 
 
@@ -22,7 +22,7 @@ class Reader:
     """What can be read of a log, upcast to the newest schemas. `Store` is a reader that also appends."""
 
     log: EventLog
-    catalog: Catalog
+    catalog: TypeCatalog
 
     def read(
         self,
@@ -229,7 +229,7 @@ class Reader:
         head = self.head()
         if type(position) is not int or not 0 <= position <= head:
             must = f"from 0 to the head, {head}"
-            raise errors.InvalidValue(what="checkpoint position", value=names.shown(position), must=must)
+            raise errors.InvalidValue(what="checkpoint position", value=names.display(position), must=must)
         event = cursors.last_event(self.log, position)
         link_position, link = (event.position, event.link) if event else (0, b"")
         saved = Checkpoint(name, self.log.store_id, position, link_position, link)
@@ -263,8 +263,8 @@ def _events_of_pages(log: EventLog, **asked: Any) -> Iterator[list[Event]]:
 
 def _check_range(after: object, until: object, limit: object, *, what: str = "after") -> None:
     if type(after) is not int or not 0 <= after <= limits.INT_MAX:
-        raise errors.InvalidValue(what=what, value=names.shown(after), must="a number from 0 on")
+        raise errors.InvalidValue(what=what, value=names.display(after), must="a number from 0 on")
     if until is not None and (type(until) is not int or not 0 <= until <= limits.INT_MAX):
-        raise errors.InvalidValue(what="until", value=names.shown(until), must="a number from 0 on, or None")
+        raise errors.InvalidValue(what="until", value=names.display(until), must="a number from 0 on, or None")
     if type(limit) is not int or not 1 <= limit <= limits.PAGE_EVENTS_MAX:
-        raise errors.InvalidValue(what="limit", value=names.shown(limit), must=f"from 1 to {limits.PAGE_EVENTS_MAX}")
+        raise errors.InvalidValue(what="limit", value=names.display(limit), must=f"from 1 to {limits.PAGE_EVENTS_MAX}")

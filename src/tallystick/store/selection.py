@@ -41,7 +41,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         for key in ("time_from", "time_until"):
             time = getattr(self, key)
             if time is not None and (type(time) is not int or not limits.INT_MIN <= time <= limits.INT_MAX):
-                raise errors.InvalidValue(what=key, value=names.shown(time), must="nanoseconds since 1970")
+                raise errors.InvalidValue(what=key, value=names.display(time), must="nanoseconds since 1970")
 
     @property
     def is_everything(self) -> bool:

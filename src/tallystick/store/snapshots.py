@@ -45,7 +45,7 @@ def within(body: bytes | None, bytes_max: int | None) -> bytes | None:
     return body if body is None or bytes_max is None or len(body) <= bytes_max else None
 
 
-class PutsBack(Protocol):
+class RestoresSnapshots(Protocol):
     """What the snapshots of an engine that can be refilled offer besides."""
 
     def put_back(self, snapshot: Snapshot) -> None:

@@ -20,7 +20,7 @@ from tallystick.store.events import EventLog
 from tallystick.store.expectation import ANY, Expected
 from tallystick.store.idempotency import CommandRecord
 from tallystick.store.maintenance import Maintenance
-from tallystick.store.prepare import Catalog, Guard, Part, Preparer, Request, part_of
+from tallystick.store.prepare import Guard, Part, Preparer, Request, TypeCatalog, part_of
 from tallystick.store.reader import Reader
 from tallystick.store.verify import Verification
 
@@ -46,7 +46,7 @@ class Store(Reader):
         self,
         log: EventLog,
         *,
-        catalog: Catalog,
+        catalog: TypeCatalog,
         make_guard: Callable[[str], Guard | None],
         clock: Callable[[], int] = time.time_ns,
         defaults: dict[str, Any] | None = None,

@@ -31,7 +31,7 @@ class Aggregate(msgspec.Struct, frozen=True):
     size: int = 0
 
 
-class Asked(msgspec.Struct, frozen=True):
+class SummaryQuery(msgspec.Struct, frozen=True):
     """Aggregates of the events of these types, by key and by windows of so many ns (0: one for all)."""
 
     key: str
@@ -40,7 +40,7 @@ class Asked(msgspec.Struct, frozen=True):
     window_ns: int = 0
 
 
-class Collecting(NamedTuple):
+class AggregateSyntax(NamedTuple):
     """How a dialect writes the aggregates that are not the same everywhere; `{0}` is the column."""
 
     latest: str
@@ -50,7 +50,7 @@ class Collecting(NamedTuple):
     """A text that is compared by its code points."""
 
 
-class Extracting(NamedTuple):
+class PayloadSyntax(NamedTuple):
     """How a dialect looks into a payload; `{p}` is a path as it writes paths, `{t}` the JSON text found there."""
 
     path: Callable[[Sequence[str]], str]
@@ -63,17 +63,17 @@ class Extracting(NamedTuple):
 
 
 @runtime_checkable
-class Summing(Protocol):
+class AnswersSummaries(Protocol):
     """A log whose database computes over its events."""
 
-    def summed(self, asked: Asked, *, until: int) -> list[tuple[Any, ...]]:
+    def summed(self, asked: SummaryQuery, *, until: int) -> list[tuple[Any, ...]]:
         """The answer up to a position, of one snapshot. A log of which a part was pruned or lost is refused."""
 
 
 # --- from payloads to values -----------------------------------------------------------------------------------------
 
 
-def fields(how: Extracting, asked: Asked) -> str:
+def fields(how: PayloadSyntax, asked: SummaryQuery) -> str:
     """The columns `key`, `win`, and the JSON text and string at each path."""
     found = [f"{_key(how, asked.key)} AS key", f"{_window(asked.window_ns)} AS win"]
     for at, path in enumerate(_paths(asked)):
@@ -82,7 +82,7 @@ def fields(how: Extracting, asked: Asked) -> str:
     return ", ".join(found)
 
 
-def values(how: Extracting, asked: Asked) -> str:
+def values(how: PayloadSyntax, asked: SummaryQuery) -> str:
     """The columns `u…` and `v…`, text and value of each measure, and `refused`, the position if one has no value."""
     paths, found, wrong = _paths(asked), [], []
     for at, one in enumerate(asked.aggregates):
@@ -106,7 +106,7 @@ _VALUES = {
 }
 
 
-def _words(how: Extracting, one: Aggregate, place: int) -> dict[str, str]:
+def _words(how: PayloadSyntax, one: Aggregate, place: int) -> dict[str, str]:
     text = f"t{place:d}"
     part = f"(CASE {how.find.format(t=text)} WHEN 0 THEN 0 ELSE length({text}) - {how.find.format(t=text)} END)"
     return {
@@ -121,11 +121,11 @@ def _words(how: Extracting, one: Aggregate, place: int) -> dict[str, str]:
     }
 
 
-def _paths(asked: Asked) -> list[tuple[str, ...]]:
+def _paths(asked: SummaryQuery) -> list[tuple[str, ...]]:
     return list(dict.fromkeys(one.path for one in asked.aggregates if one.path))
 
 
-def _key(how: Extracting, key: str) -> str:
+def _key(how: PayloadSyntax, key: str) -> str:
     if key in (BY_STREAM, BY_KIND):
         return "stream" if key == BY_STREAM else how.kind
     return how.json.format(p=how.path(key.removeprefix(BY_PAYLOAD).split(".")))
@@ -143,7 +143,7 @@ def _of(one: Aggregate, text: str) -> str:
     return f"CASE WHEN type IN ({named}) THEN {text} END"
 
 
-def filled(query: str, asked: Asked, extracting: Extracting, collecting: Collecting) -> str:
+def filled(query: str, asked: SummaryQuery, extracting: PayloadSyntax, collecting: AggregateSyntax) -> str:
     """A statement with its four places filled; a comma stands before what its own columns are followed by."""
     for place, text in {
         "/* the aggregates */": "".join(f", {sql}" for sql in collected(collecting, asked)),
@@ -158,19 +158,19 @@ def filled(query: str, asked: Asked, extracting: Extracting, collecting: Collect
 # --- from values to aggregates ---------------------------------------------------------------------------------------
 
 
-def ranked(asked: Asked) -> list[str]:
+def ranked(asked: SummaryQuery) -> list[str]:
     """The columns `r…`: which number a value is, the largest being the first."""
     sized = [at for at, one in enumerate(asked.aggregates) if one.size]
     order = "row_number() OVER (PARTITION BY key, win ORDER BY {v} DESC NULLS LAST)"
     return [f"{order.format(v=f'v{at:d}')} AS r{at:d}" for at in sized]
 
 
-def collected(how: Collecting, asked: Asked) -> list[str]:
+def collected(how: AggregateSyntax, asked: SummaryQuery) -> list[str]:
     """The aggregates."""
     return [_column(how, one, sql, at) for at, one in enumerate(asked.aggregates) for sql in one.sql]
 
 
-def _column(how: Collecting, one: Aggregate, sql: str, at: int) -> str:
+def _column(how: AggregateSyntax, one: Aggregate, sql: str, at: int) -> str:
     text, value = f"u{at:d}", f"v{at:d}"
     return sql.format(
         t=text,

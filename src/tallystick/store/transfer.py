@@ -54,7 +54,7 @@ class Transfer(msgspec.Struct, frozen=True, kw_only=True):
         return self.events[-1].position
 
 
-class View(Protocol):
+class ReceiverView(Protocol):
     """What the judgement asks of the receiving log."""
 
     def find(self, id: bytes) -> Event | None: ...
@@ -92,7 +92,7 @@ class Received(msgspec.Struct):
         """Nothing is held because of it, as leases are of a commit that was judged by the ledger."""
 
 
-def judge(view: View, part: Transfer, *, head: int) -> Received:
+def judge(view: ReceiverView, part: Transfer, *, head: int) -> Received:
     """The part as it is to be written; refused if it does not go on exactly where the log ends."""
     if part.after != head:
         reason = f"the log ends at position {head}, and the part begins behind {part.after}"
@@ -118,7 +118,7 @@ def judge(view: View, part: Transfer, *, head: int) -> Received:
     return found
 
 
-def _require_new_ids(view: View, part: Transfer) -> None:
+def _require_new_ids(view: ReceiverView, part: Transfer) -> None:
     seen = {id_ for _, id_ in part.pruned}
     for event in part.events:
         if event.id in seen or view.find(event.id) is not None:
@@ -127,7 +127,7 @@ def _require_new_ids(view: View, part: Transfer) -> None:
         seen.add(event.id)
 
 
-def _beginning(view: View, cuts: dict[str, Cut], stream: str) -> Head:
+def _beginning(view: ReceiverView, cuts: dict[str, Cut], stream: str) -> Head:
     """What the first event of a stream in this part follows."""
     known = view.stream_head(stream)
     cut = cuts.get(stream)
@@ -162,7 +162,7 @@ def _org(event: Event, before: Head, meta: dict[str, Any]) -> str | None:
     return before.org if before.org is not None else org
 
 
-def _take_source(view: View, event: Event, meta: dict[str, Any], found: Received) -> None:
+def _take_source(view: ReceiverView, event: Event, meta: dict[str, Any], found: Received) -> None:
     source, seq = meta.get("source"), meta.get("source_seq")
     if source is None or seq is None:
         return
@@ -186,7 +186,7 @@ def _fact_position(part: Transfer, event: Event) -> int:
     return found
 
 
-def _take_named(view: View, cuts: dict[str, Cut], event: Event, found: Received) -> None:
+def _take_named(view: ReceiverView, cuts: dict[str, Cut], event: Event, found: Received) -> None:
     try:
         fact = facts.parse(event, facts.Erased)
         id_, checksum = bytes.fromhex(fact.event), bytes.fromhex(fact.checksum)
@@ -238,7 +238,7 @@ def check_form(event: Event) -> None:
     fields.check_signatures([event.signature])
     for what, number in (("position", event.position), ("seq", event.seq)):
         if not 0 < number <= limits.INT_MAX:
-            raise errors.InvalidValue(what=what, value=names.shown(number), must="from 1 to 2^63-1")
+            raise errors.InvalidValue(what=what, value=names.display(number), must="from 1 to 2^63-1")
     if (len(event.checksum), len(event.link)) != (32, 32):
         raise errors.InvalidInput(reason="its checksum and link must have 32 bytes each")
     if event.payload is not None:

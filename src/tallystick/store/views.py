@@ -183,7 +183,7 @@ class Views(Protocol):
         """Keys whose states were dropped and not folded again yet."""
 
 
-def may_switch(staged: Place, live: Place | None, *, over: int | None) -> bool:
+def can_become_live(staged: Place, live: Place | None, *, over: int | None) -> bool:
     """Whether an epoch may take the place of the live one, which is expected to be `over`."""
     if staged.discarded or (live.epoch if live else None) != over:
         return False

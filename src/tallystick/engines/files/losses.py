@@ -23,7 +23,7 @@ from tallystick.engines.files.rewrite import FrameDraft
 from tallystick.engines.files.side import SideRecords
 from tallystick.engines.files.snapshots import FileSnapshots
 from tallystick.event.model import Event
-from tallystick.store.acceptance import Acceptance, Kept, LostSeqs
+from tallystick.store.acceptance import Acceptance, KeptFile, LostSeqs
 from tallystick.store.claims import Claims
 from tallystick.store.filesystem import FileSystem, pieces
 from tallystick.store.leases import Lease
@@ -195,7 +195,7 @@ def _keep_snapshots(handles: Handles, writing: Replacement, clock: Callable[[], 
     return [copy(handles.files, handles.directory, name, time_ns=clock(), folder="snapshots") for name in names]
 
 
-def _kept(files: FileSystem, directory: str, name: str) -> Kept:
+def _kept(files: FileSystem, directory: str, name: str) -> KeptFile:
     """A kept file, with the hash of its bytes."""
     digest, file = hashlib.sha256(), files.open_read(f"{directory}/{name}")
     try:
@@ -203,4 +203,4 @@ def _kept(files: FileSystem, directory: str, name: str) -> Kept:
             digest.update(data)
     finally:
         file.close()
-    return Kept(name, digest.hexdigest())
+    return KeptFile(name, digest.hexdigest())

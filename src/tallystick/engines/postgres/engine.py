@@ -44,7 +44,7 @@ from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.server_sql import SessionQuery
 from tallystick.store.snapshots import Snapshots
-from tallystick.store.summary_sql import Asked
+from tallystick.store.summary_sql import SummaryQuery
 from tallystick.store.transfer import Transfer
 from tallystick.store.views import Inline
 
@@ -261,7 +261,7 @@ class PostgresLog:
             require_positions(selection, self._cuts_of(selection.streams), self.floor(), after=after)
         return Page(events, events[-1].position if len(events) == limit else end)
 
-    def summed(self, asked: Asked, *, until: int) -> list[tuple[Any, ...]]:
+    def summed(self, asked: SummaryQuery, *, until: int) -> list[tuple[Any, ...]]:
         found = queries.summed(self._connections, asked, until=self._end(0, until))
         if not found:  # as for a page: cuts only grow
             require_positions(EVERYTHING, {}, self.floor(), after=0)
@@ -304,7 +304,7 @@ class PostgresLog:
             return links
         links = self._links_before(events)  # looked up again: a transfer may have ended meanwhile
         streams = {event.stream for event, link in zip(events, links, strict=True) if link is None}
-        return checked.none_hidden(events, links, self._cuts_of(streams).get)
+        return checked.predecessor_links(events, links, self._cuts_of(streams).get)
 
     def _links_before(self, events: Sequence[Event]) -> list[bytes | None]:
         asked = [

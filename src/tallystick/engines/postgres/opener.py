@@ -16,7 +16,7 @@ import psycopg
 from tallystick import errors
 from tallystick.engines.postgres import migrations, statements, translate
 from tallystick.engines.postgres.connections import APPLICATION, MAINTENANCE, PROJECTOR, SERVICE, TENANT, is_pooled
-from tallystick.engines.tables.migrations import Migration
+from tallystick.engines.tables.migrations import Migration, require_known
 from tallystick.store.backoff import Backoff
 from tallystick.store.urls import redacted
 
@@ -83,10 +83,7 @@ class DatabaseOpener:
                 found = migrations.version_of(connection)
             if found == 0 and not create:
                 raise errors.StoreNotFound(url=self.url)
-            if found > migrations.latest():
-                raise errors.NewerFormat(path=self.url, found=found, known=migrations.latest())
-            if 0 < found < migrations.oldest():
-                raise errors.FormatTooOld(path=self.url, found=found, oldest=migrations.oldest())
+            require_known(found, migrations.steps(), path=self.url)
             if found < migrations.latest() and self._readonly:
                 raise errors.OlderFormat(path=self.url, found=found, known=migrations.latest())
             taken = self._migrate(connection) if found < migrations.latest() else []

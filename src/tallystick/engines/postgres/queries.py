@@ -101,7 +101,7 @@ def _values(selection: Selection) -> dict[str, Any]:
     return values
 
 
-_EXTRACTING = summary_sql.Extracting(
+_EXTRACTING = summary_sql.PayloadSyntax(
     path=lambda steps: "{" + ",".join(steps) + "}",
     json="NULLIF((body #> '{p}')::text, 'null')",
     string="body #>> '{p}'",
@@ -110,7 +110,7 @@ _EXTRACTING = summary_sql.Extracting(
     has_only="{t} !~ '[^{characters}]'",
     find="strpos({t}, '.')",
 )
-_COLLECTING = summary_sql.Collecting(
+_COLLECTING = summary_sql.AggregateSyntax(
     latest="(lpad(position::text, 20, '0') || {0}) COLLATE \"C\"",
     distinct='array_agg(DISTINCT {0} COLLATE "C") FILTER (WHERE {0} IS NOT NULL)',
     ranked="array_agg({0}) FILTER (WHERE {top} AND {0} IS NOT NULL)",
@@ -118,7 +118,7 @@ _COLLECTING = summary_sql.Collecting(
 )
 
 
-def summed(connections: ReadConnections, asked: summary_sql.Asked, *, until: int) -> list[tuple[Any, ...]]:
+def summed(connections: ReadConnections, asked: summary_sql.SummaryQuery, *, until: int) -> list[tuple[Any, ...]]:
     """The rows of a sum, from one statement and so one snapshot; none if a part of the log was pruned.
 
     Each payload is compared with its checksum; links are not looked at.

@@ -17,7 +17,7 @@ from tallystick import errors
 from tallystick.engines.postgres import arrays, statements
 from tallystick.engines.postgres.transactions import Transactions
 from tallystick.store import row_checks
-from tallystick.store.views import ROWS_PAGE, Place, Rows, Seen, ViewRow, may_switch
+from tallystick.store.views import ROWS_PAGE, Place, Rows, Seen, ViewRow, can_become_live
 
 # Of the statements that return a place, and then its rows in the same columns: after the number of the epoch.
 _PLACE_COLUMNS, _ROW_COLUMNS = slice(1, -4), slice(-4, None)
@@ -132,7 +132,7 @@ class PostgresViews:
             places = [_place(row) for row in _ask(connection, "lock_views", (projection,))]
             staged = next((place for place in places if place.epoch == epoch), None)
             live = next((place for place in places if place.live), None)
-            if staged is None or not may_switch(staged, live, over=over):
+            if staged is None or not can_become_live(staged, live, over=over):
                 actual = "none" if live is None else f"epoch {live.epoch} at {live.position}"
                 raise errors.ViewMoved(projection=projection, epoch=epoch, expected=str(over), actual=actual)
             if live is not None:

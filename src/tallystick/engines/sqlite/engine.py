@@ -18,7 +18,7 @@ from tallystick.engines.damage_file import DamageFile
 from tallystick.engines.disk import Disk
 from tallystick.engines.sqlite import commit_rows, inspection, mark, statements, survey
 from tallystick.engines.sqlite.commands import SqliteCommands
-from tallystick.engines.sqlite.databases import CutOffDatabase, around_holes, database_of, waited
+from tallystick.engines.sqlite.databases import OutdatedDatabase, database_of, page_bounds, wait_for_head
 from tallystick.engines.sqlite.queries import page_query, summed
 from tallystick.engines.sqlite.reclaim import SqliteReclaimer
 from tallystick.engines.sqlite.rows import events_of, structs_of
@@ -51,7 +51,7 @@ from tallystick.store.run_documents import RunDocuments
 from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.snapshots import Snapshots
-from tallystick.store.summary_sql import Asked
+from tallystick.store.summary_sql import SummaryQuery
 from tallystick.store.views import Inline
 
 _BUSY_MS_MAX = 3_600_000
@@ -92,7 +92,7 @@ class SqliteLog(SqliteReceiver):
         self._database = database_of(opened, url, busy_ms)
         tables: Database = self._database
         if opened.inspected.is_cut:
-            tables = CutOffDatabase(opened.path, reason=opened.inspected.damage or "", busy_ms=busy_ms)
+            tables = OutdatedDatabase(opened.path, reason=opened.inspected.damage or "", busy_ms=busy_ms)
         self.damage = DamageFile(Disk(), os.path.dirname(opened.path), f"{os.path.basename(opened.path)}.damage")
         self._database.record = self.damage
         self.checkpoints: Checkpoints = SqliteCheckpoints(tables)
@@ -230,7 +230,7 @@ class SqliteLog(SqliteReceiver):
             if not over_pruned and after < end:
                 cuts = {stream: cut for stream in selection.streams if (cut := view.cut(stream)) is not None}
                 require_positions(selection, cuts, view.floor(), after=after)
-            start, end, crossed = around_holes(self._holes, after, end, over_holes)
+            start, end, crossed = page_bounds(self._holes, after, end, over_holes)
             if start >= end:
                 return Page([], start, crossed)
             query, values = page_query(selection, first=start + 1, until=end, limit=limit)
@@ -240,7 +240,7 @@ class SqliteLog(SqliteReceiver):
                 survey.require_all(connection, first=start + 1, last=through, count=len(events))
         return Page(events, through, crossed)
 
-    def summed(self, asked: Asked, *, until: int) -> list[tuple[Any, ...]]:
+    def summed(self, asked: SummaryQuery, *, until: int) -> list[tuple[Any, ...]]:
         for hole in self._holes:
             raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
         self._require_end()
@@ -328,7 +328,7 @@ class SqliteLog(SqliteReceiver):
             return SqliteView(connection).recorded_at(position)
 
     def wait(self, after: int, *, timeout: float) -> int:
-        return waited(self.head, self._changed, lambda: self._closed, after=after, timeout=timeout)
+        return wait_for_head(self.head, self._changed, lambda: self._closed, after=after, timeout=timeout)
 
     # --- health ----------------------------------------------------------------------------------------------------
 

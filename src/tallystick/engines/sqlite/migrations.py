@@ -14,7 +14,6 @@ from importlib import resources
 
 import msgspec
 
-from tallystick import errors
 from tallystick.engines.sqlite import statements
 from tallystick.engines.tables import migrations, schema
 from tallystick.engines.tables.migrations import Migration
@@ -47,10 +46,7 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 def require_known(found: int, *, path: str) -> None:
     """Refuse a format that is newer than this version, or so old that it cannot be migrated."""
-    if found > latest():
-        raise errors.NewerFormat(path=path, found=found, known=latest())
-    if 0 < found < oldest():
-        raise errors.FormatTooOld(path=path, found=found, oldest=oldest())
+    migrations.require_known(found, steps(), path=path)
 
 
 @cache

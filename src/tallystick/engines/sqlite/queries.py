@@ -31,7 +31,7 @@ _CONDITIONS = {
     "time_until": "time < :time_until",
 }
 _PAYLOAD = "CAST(payload AS TEXT)"
-_EXTRACTING = summary_sql.Extracting(
+_EXTRACTING = summary_sql.PayloadSyntax(
     path=lambda steps: "$." + ".".join(steps),
     json=f"NULLIF({_PAYLOAD} -> '{{p}}', 'null')",
     string=f"{_PAYLOAD} ->> '{{p}}'",
@@ -40,7 +40,7 @@ _EXTRACTING = summary_sql.Extracting(
     has_only="{t} NOT GLOB '*[^{characters}]*'",
     find="instr({t}, '.')",
 )
-_COLLECTING = summary_sql.Collecting(
+_COLLECTING = summary_sql.AggregateSyntax(
     latest="printf('%020d', position) || {0}",
     distinct="json_group_array(DISTINCT {0}) FILTER (WHERE {0} IS NOT NULL)",
     ranked="json_group_array({0}) FILTER (WHERE {top} AND {0} IS NOT NULL)",
@@ -75,7 +75,7 @@ def _values(selection: Selection) -> dict[str, Any]:
     return values
 
 
-def summed(connection: sqlite3.Connection, asked: summary_sql.Asked, *, until: int) -> list[tuple[Any, ...]]:
+def summed(connection: sqlite3.Connection, asked: summary_sql.SummaryQuery, *, until: int) -> list[tuple[Any, ...]]:
     """The rows of a summary, as of the transaction of the connection.
 
     Each payload is compared with its checksum; links are not checked.

@@ -176,7 +176,7 @@ class SqliteEvidence:
                 return found
             with self._database.reading() as connection:  # again: a transfer may have ended meanwhile
                 view = SqliteView(connection)
-                return checked.none_hidden(events, view.links_before(events), view.cut)
+                return checked.predecessor_links(events, view.links_before(events), view.cut)
         except errors.Damaged:  # the event before one of them is on a damaged page: reading that one reports it
             return [None] * len(events)
 

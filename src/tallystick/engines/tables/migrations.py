@@ -13,6 +13,8 @@ from importlib import resources
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
+from tallystick import errors
+
 
 class Migration(NamedTuple):
     """One step of a schema."""
@@ -43,6 +45,15 @@ def numbered(package: str, folder: str) -> tuple[Migration, ...]:
     steps = tuple(Migration(int(file.name[:3]), file.name[4:-4], file.read_text()) for file in files)
     assert all(step.number < following.number for step, following in pairwise(steps))
     return steps
+
+
+def require_known(found: int, steps: Sequence[Migration], *, path: str) -> None:
+    """Refuse a format that is newer than the last step, or so old that no step begins there."""
+    latest, oldest = steps[-1].number, steps[0].number - 1
+    if found > latest:
+        raise errors.NewerFormat(path=path, found=found, known=latest)
+    if 0 < found < oldest:
+        raise errors.FormatTooOld(path=path, found=found, oldest=oldest)
 
 
 def migrate(database: MigratedDatabase, steps: Sequence[Migration]) -> list[Migration]:

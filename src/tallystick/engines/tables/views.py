@@ -18,7 +18,7 @@ from tallystick import errors
 from tallystick.engines.tables import statements
 from tallystick.engines.tables.connection import SqliteTransactions
 from tallystick.store import row_checks
-from tallystick.store.views import ROWS_PAGE, Place, Rows, Seen, ViewRow, may_switch
+from tallystick.store.views import ROWS_PAGE, Place, Rows, Seen, ViewRow, can_become_live
 
 _KEYS_AT_ONCE = 500
 _CHECKSUM = -1  # the last column of a row of `views`
@@ -123,7 +123,7 @@ class SqliteViews:
     def switch(self, projection: str, epoch: int, *, over: int | None) -> None:
         with self._transactions.writing() as connection:
             staged, live = _place(connection, projection, epoch), _place(connection, projection, None)
-            if staged is None or not may_switch(staged, live, over=over):
+            if staged is None or not can_become_live(staged, live, over=over):
                 actual = "none" if live is None else f"epoch {live.epoch} at {live.position}"
                 raise errors.ViewMoved(projection=projection, epoch=epoch, expected=str(over), actual=actual)
             statement = statements.named("set_view_live")

@@ -28,7 +28,7 @@ from tallystick.projections.summary.sql import accounts, asked
 from tallystick.store import summary_sql
 
 TABLE_BYTES = 4 << 20
-_COLLECTING = summary_sql.Collecting(
+_COLLECTING = summary_sql.AggregateSyntax(
     latest="lpad(CAST(position AS STRING), 20, '0') || {0}",
     distinct="collect_set({0})",
     ranked="collect_list({0}) FILTER (WHERE {top})",

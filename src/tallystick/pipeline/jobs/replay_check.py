@@ -29,7 +29,7 @@ from tallystick.pipeline.spark.user_modules import only_upcasters, ship_modules
 from tallystick.pipeline.whole_log import whole_log
 from tallystick.state import shelf
 from tallystick.state.reducer import Reducer
-from tallystick.state.shelf import Entry
+from tallystick.state.shelf import SnapshotEntry
 from tallystick.store import facts
 from tallystick.store.claims import fingerprint
 from tallystick.store.store import Store
@@ -160,7 +160,7 @@ class StreamCheck:
         self._store = store
         self._codes = codes
         self._seals: list[tuple[int, facts.Sealed]] = []
-        self._snapshots: dict[str, Entry] = {}
+        self._snapshots: dict[str, SnapshotEntry] = {}
         self._erased: dict[int, int] = {}
         self._folds: list[_Run] | None = None
         self._prints: dict[tuple[str, int], list[tuple[str, bytes]]] = {}
@@ -184,7 +184,7 @@ class StreamCheck:
             self._seals.append((event.position, facts.parse(event, facts.Sealed)))
         elif event.type == facts.SNAPSHOTTED:
             fact = facts.parse(event, facts.Snapshotted)
-            self._snapshots[event.id.hex()] = Entry(event.id, fact, event.time, fact.protected)
+            self._snapshots[event.id.hex()] = SnapshotEntry(event.id, fact, event.time, fact.protected)
         elif event.type == facts.SNAPSHOT_DROPPED:
             for id_ in facts.parse(event, facts.SnapshotsDropped).snapshots:
                 self._snapshots.pop(id_, None)

@@ -13,7 +13,7 @@ from tallystick.projections.summary.model import Summary
 from tallystick.projections.summary.sql import summed, why_not_sql
 from tallystick.store import cursors
 from tallystick.store.store import Store
-from tallystick.store.summary_sql import Summing
+from tallystick.store.summary_sql import AnswersSummaries
 from tallystick.store.views import Place, ViewRow
 
 ROWS_A_WRITE = 5000
@@ -21,7 +21,7 @@ ROWS_A_WRITE = 5000
 
 def why_not_in_database(store: Store, summary: object) -> str | None:
     """Why the database cannot compute these rows; None if it can."""
-    if not isinstance(store.log, Summing):
+    if not isinstance(store.log, AnswersSummaries):
         return f"the engine {store.log.engine} is not an SQL database"
     return why_not_sql(summary, store.catalog)
 

@@ -19,7 +19,7 @@ from tallystick.projections.summary.fields import steps
 from tallystick.projections.summary.measures import Measure
 from tallystick.projections.summary.model import Summary
 from tallystick.store.store import Store
-from tallystick.store.summary_sql import HEADS, Aggregate, Asked, Summing
+from tallystick.store.summary_sql import HEADS, Aggregate, AnswersSummaries, SummaryQuery
 from tallystick.store.views import BY_PAYLOAD, KEY_CHARACTERS_MAX
 
 _PLAIN = re.compile(r"payload(\.[A-Za-z_][A-Za-z0-9_]*)+|stream|kind")
@@ -36,11 +36,11 @@ def why_not_sql(summary: Any, catalog: Upcasters) -> str | None:
     return None
 
 
-def asked(summary: Summary) -> Asked:
+def asked(summary: Summary) -> SummaryQuery:
     """The query of a summary. It uses the finest window: hours and days are sums of minutes."""
     listed = summary.measures.values()
     finest = min((measure.per for measure in listed if measure.per), default=0)
-    return Asked(summary.key, tuple(sorted(set(summary.types))), tuple(map(_aggregate, listed)), finest * NS)
+    return SummaryQuery(summary.key, tuple(sorted(set(summary.types))), tuple(map(_aggregate, listed)), finest * NS)
 
 
 def _aggregate(measure: Measure) -> Aggregate:
@@ -70,7 +70,7 @@ def accounts(summary: Summary, rows: Iterable[Sequence[Any]], *, decode: Any, ke
 
 def summed(store: Store, summary: Summary, *, until: int) -> Accounts:
     """The accounts of a summary over the log up to a position, computed by its database."""
-    assert isinstance(store.log, Summing)
+    assert isinstance(store.log, AnswersSummaries)
     rows = store.log.summed(asked(summary), until=until)
     is_json = summary.key.startswith(BY_PAYLOAD)
     if (position := first_wrong(rows, is_json=is_json)) is not None:

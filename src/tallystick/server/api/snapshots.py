@@ -29,7 +29,7 @@ from tallystick.server.jobs import Job, Progress
 from tallystick.server.service import Service
 from tallystick.state import shelf, validation
 from tallystick.state.retention import retain
-from tallystick.state.shelf import Entry
+from tallystick.state.shelf import SnapshotEntry
 from tallystick.store import facts, iterate
 
 PAGE = 100
@@ -138,7 +138,7 @@ def _of_stream(service: Service, stream: str, *, after: str, limit: int) -> dict
 
 def _of_all(service: Service, *, after: str, limit: int) -> dict[str, Any]:
     """The newest snapshots of every stream by name, those of the store first; `next` is a stream."""
-    found: list[Entry] = []
+    found: list[SnapshotEntry] = []
     for scanned, stream in enumerate(_subjects(service, after), 1):
         found += islice(shelf.entries(service.store, stream), limit)
         if len(found) >= limit or scanned >= STREAMS_SCANNED_MAX:
@@ -153,7 +153,7 @@ def _subjects(service: Service, after: str) -> Iterator[str]:
     yield from (info.stream for info in every if not names.is_reserved(info.stream))
 
 
-def _as_json(entry: Entry) -> dict[str, Any]:
+def _as_json(entry: SnapshotEntry) -> dict[str, Any]:
     fact = entry.fact
     return {
         "id": entry.id.hex(),
@@ -181,7 +181,7 @@ def _protect(service: Service, id: str, *, protected: bool) -> dict[str, Any]:
     return _as_json(_entry(service, id))
 
 
-def _entry(service: Service, id: str) -> Entry:
+def _entry(service: Service, id: str) -> SnapshotEntry:
     try:
         wanted = bytes.fromhex(id)
     except ValueError:

@@ -17,7 +17,7 @@ from tallystick.server.service import Service
 from tallystick.state import shelf
 from tallystick.state.policy import DAY, PRESETS, Policy, policy
 from tallystick.state.retention import retain
-from tallystick.state.shelf import Entry
+from tallystick.state.shelf import SnapshotEntry
 from tallystick.store import facts, iterate
 from tallystick.store.store import Store
 
@@ -73,11 +73,11 @@ def _subject(store: Store, about: str, seq: int) -> str:
     return name if isinstance(name, str) and facts.stream_about(name) == about else ""
 
 
-def _entries(store: Store, stream: str) -> list[Entry]:
+def _entries(store: Store, stream: str) -> list[SnapshotEntry]:
     return list(islice(shelf.entries(store, stream), SNAPSHOTS_EACH))
 
 
-def _row(store: Store, entry: Entry) -> dict[str, Any]:
+def _row(store: Store, entry: SnapshotEntry) -> dict[str, Any]:
     why = shelf.why_unusable(store, entry)
     fact = entry.fact
     return {
