@@ -1,8 +1,8 @@
 """Which tests `make test` runs, and how the tests are shared among workers.
 
-`make test` leaves out what is marked `heavy`: the directories in `HEAVY`, and tests that carry the mark. Starting Spark
-costs more than most of its tests, so all of them go to one worker; so do those that need a browser. Other workers get a
-file at a time. What takes long comes first.
+`make test` leaves out what is marked `heavy`: the directories in `HEAVY` except the files in `LIGHT`, files that kill
+processes, and tests that carry the mark. Starting Spark costs more than most of its tests, so all of them go to one
+worker; so do those that need a browser. Other workers get a file at a time. What takes long comes first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,22 @@ from xdist.scheduler import LoadScopeScheduling
 
 TOGETHER = ("tests/pipeline/", "tests/console/")
 FIRST = ("tests/pipeline/", "tests/demo/", "tests/crash/", "tests/server_ops/", "tests/console/")
-HEAVY = ("tests/pipeline/", "tests/console/", "tests/demo/", "tests/bench/", "tests/torture/", "tests/mutants/")
+HEAVY = (
+    "tests/bench/",
+    "tests/console/",
+    "tests/crash/",
+    "tests/demo/",
+    "tests/mutants/",
+    "tests/pipeline/",
+    "tests/torture/",
+)
+LIGHT = (
+    "test_crash_states.py",
+    "test_dirsync_order.py",
+    "test_disk_cases.py",
+    "test_laboratory.py",
+    "test_torn_tail.py",
+)
 
 
 def pytest_configure() -> None:
@@ -43,7 +58,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares | Non
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is heavy, and put first what takes long, so that no worker is left alone with it."""
     for item in items:
-        if item.nodeid.startswith(HEAVY) or item.get_closest_marker("slow"):
+        is_large = item.nodeid.startswith(HEAVY) and item.path.name not in LIGHT
+        if is_large or "kill" in item.path.name or item.get_closest_marker("slow"):
             item.add_marker("heavy")
     items.sort(key=_rank)
 

@@ -1,1 +1,1 @@
-"""`make bench-spark`: what the pipeline does a second, beside the same job in one process."""
+"""`make bench-spark`: the speed of the pipeline, next to the same job in one process."""

@@ -1,7 +1,7 @@
-"""What a job costs: a part before its first event, and a part for each. Both are told apart by running it at two sizes.
+"""The cost of a job: a part before its first event, and a part per event, separated by runs at two sizes.
 
-Costs are processor time, since the clock would compare one core with two: a small log is one task. So start-up is in no
-figure that it does not belong to, and where two ways of doing a job meet is computed, not guessed.
+Costs are processor time, since the clock would compare one core with two: a small log is one task. So only the right
+figures contain start-up, and the size at which two ways of doing a job are equally fast is computed, not guessed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A job over so many events: the run that took the least time, and what the least one took of the processors."""
+    """A job over this many events: the shortest time of its runs, and the least processor time."""
 
     events: int
     best: Turn
@@ -33,26 +33,26 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def rate(self) -> float:
-        """Events a second, everything included but the start of Spark."""
+        """Events per second, with everything except the start of Spark."""
         return self.events / self.best.seconds
 
     @property
     def told(self) -> str:
-        """What it took of the processors."""
+        """The processor time that it took."""
         each = 1e6 / self.events
         spent = self.least
         return f"{spent.whole * each:.1f} µs of processor an event (JVM {spent.jvm * each:.1f})"
 
 
 class Line(msgspec.Struct, frozen=True):
-    """Seconds of processor time before the first event, and for each."""
+    """Seconds of processor time before the first event, and per event."""
 
     fixed: float
     each: float
 
 
 def measured(works: Mapping[int, Callable[[], object]], *, rounds: int) -> dict[int, Job]:
-    """The best of several runs at each number of events, taking turns, after one that only warms up."""
+    """The best of several runs at each size, in turns, after one run to warm up."""
     for work in works.values():
         work()
     turns: dict[int, list[Turn]] = {events: [] for events in works}
@@ -74,12 +74,12 @@ def _job(events: int, turns: list[Turn]) -> Job:
 
 
 def line(small: Job, large: Job) -> Line:
-    """The line through two sizes. Of a job that was disturbed it may say that nothing comes before the first event."""
+    """The line through two sizes. If a job was disturbed, the part before the first event may be zero."""
     each = (large.least.whole - small.least.whole) / (large.events - small.events)
     return Line(max(small.least.whole - each * small.events, 0.0), each)
 
 
 def growth(tiny: Job, small: Job, large: Job) -> float | None:
-    """How the cost of one more event grows: the slope from small to large over the one from tiny to small."""
+    """How the cost per event grows: the slope from small to large, divided by the slope from tiny to small."""
     below, above = line(tiny, small).each, line(small, large).each
     return above / below if below > 0 else None

@@ -1,7 +1,7 @@
-"""Processor time of Spark: of this process and all that it started, the JVM and Python's workers apart.
+"""Processor time of Spark: of this process and all that it started, the JVM and the Python workers separately.
 
-On a machine that other work keeps busy, the clock says little about a job, and the time its processes were running says
-nearly everything. Read from `/proc`, so on Linux alone; elsewhere it is unknown.
+On a busy machine, the clock says little about a job, but the processor time of its processes says nearly everything.
+It is read from `/proc`, so only on Linux; elsewhere it is unknown.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Effort(msgspec.Struct, frozen=True):
         return self.jvm + self.python
 
     def since(self, before: Effort) -> Effort:
-        """What was added to an earlier reading."""
+        """The time since an earlier reading."""
         return Effort(self.jvm - before.jvm, self.python - before.python)
 
 
 def now() -> Effort:
-    """The processor time of this process and its descendants, with those that have ended and were waited for."""
+    """The processor time of this process and its descendants, including those that have ended and were waited for."""
     parents, names, seconds = {}, {}, {}
     for place in _PROC.glob("[0-9]*"):
         try:

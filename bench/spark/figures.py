@@ -1,4 +1,4 @@
-"""What an event costs every job in processor time, over logs of 1, 4 and 10 million events, and over logs of odd forms.
+"""The processor time per event of every job, over logs of 1, 4 and 10 million events, and over logs of odd shapes.
 
 Costs are processor time of all processes, without the start of the session: on a busy machine the clock says little.
 """
@@ -31,7 +31,7 @@ _MB = 1 << 20
 
 
 class Orders(Summary):
-    """What `Turnover` adds up, as expressions."""
+    """`Turnover` as a summary."""
 
     types = (payloads.TYPE,)
     key = "stream"
@@ -81,7 +81,7 @@ HOT = Spec(
 
 @measures(*COSTS.values(), GROWS, DRIVER)
 def costs(workshop: Workshop) -> Iterator[Row]:
-    """Every job over three logs, a log at a time so that one of each is on disk."""
+    """Every job over three logs, one log at a time, so that only one is on disk."""
     spark = session("local[2]", memory="3g")
     found: dict[str, list[Job]] = {job: [] for job in COSTS}
     memory: list[float] = []
@@ -105,7 +105,7 @@ def costs(workshop: Workshop) -> Iterator[Row]:
 
 @measures(MANY, HOT)
 def forms(workshop: Workshop) -> Iterator[Row]:
-    """As many events, in logs of other forms."""
+    """The same number of events, in logs of other shapes."""
     spark = session("local[2]", memory="3g")
     count_ = ODD_QUICK if workshop.scale == QUICK else ODD
     ten, many, even, hot = (
@@ -131,7 +131,7 @@ def _archived(spark: SparkSession, workshop: Workshop, events: int, stream_of: C
 
 
 def _jobs(spark: SparkSession, log: Log) -> dict[str, Callable[[], object]]:
-    """What is done with a log, in an order in which the archive is there when it is read."""
+    """The jobs over a log, in an order in which the archive exists when it is read."""
     return {
         "source": lambda: nowhere(read_events(spark, log.url)),
         "archive": lambda: archived(spark, log),
@@ -143,13 +143,13 @@ def _jobs(spark: SparkSession, log: Log) -> dict[str, Callable[[], object]]:
 
 
 def archived(spark: SparkSession, log: Log) -> None:
-    """Archive all of a log once more."""
+    """Archive a whole log again."""
     remove(log.place)
     archive(spark, log.url, log.place)
 
 
 def verified(spark: SparkSession, log: Log) -> None:
-    """Verify a log with its archive; all of it has to be in order."""
+    """Verify a log with its archive; there must be no findings."""
     found = verify(spark, log.url, log.place)
     assert found.ok, found.problems
     assert found.events == found.archived == found.until >= log.events, found  # settings are an event more
@@ -175,7 +175,7 @@ def _told(job: Job) -> str:
 
 
 def _memory(spark: SparkSession) -> float:
-    """MB that the driver holds once garbage is collected."""
+    """The memory of the driver in MB, after garbage collection."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     jvm.java.lang.System.gc()

@@ -24,7 +24,7 @@ CUSTOMERS = 5000
 
 
 class Turnover(Projection):
-    """What each customer ordered: a few dictionary operations an event, as projections are."""
+    """The orders of each customer: a few dictionary operations per event, like a usual projection."""
 
     types = (payloads.TYPE,)
     key = "stream"
@@ -40,7 +40,7 @@ class Turnover(Projection):
 
 
 class Log(msgspec.Struct, frozen=True):
-    """A log of so many events, and where its archive goes."""
+    """A log of this many events, and the location of its archive."""
 
     events: int
     url: str
@@ -48,7 +48,7 @@ class Log(msgspec.Struct, frozen=True):
 
 
 def nowhere(table: DataFrame) -> None:
-    """Compute every row and keep none."""
+    """Compute every row and discard it."""
     table.write.format("noop").mode("overwrite").save()
 
 
@@ -70,8 +70,8 @@ def hot_stream(number: int) -> str:
 def build(url: str, events: int, stream_of: Callable[[int], str] | None = None) -> None:
     """Fill a log, in commits of a thousand events. No two payloads are alike.
 
-    Events are in streams of a hundred unless `stream_of` says in which one each is. What the disk has still to write is
-    written before anything is measured.
+    Events are in streams of a hundred, unless `stream_of` names the stream of each. Pending writes of the disk are done
+    before anything is measured.
     """
     if stream_of is not None:
         _build(url, events, stream_of)

@@ -1,6 +1,6 @@
-"""The rows of the pipeline. Sessions are warm: what Spark needs to start is measured on its own.
+"""The rows of the pipeline. Sessions are warm: the start of Spark is measured separately.
 
-Each job runs over three logs, so that what it costs before the first event is known and taken out of what is compared.
+Each job runs over three logs, so that its cost before the first event is known and can be subtracted.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def pipeline(workshop: Workshop) -> Iterator[Row]:
 
 @measures(SOURCE_SQLITE, SOURCE_POSTGRES)
 def databases(workshop: Workshop) -> Iterator[Row]:
-    """The source over the engines that are databases: smaller logs, since they take longer to fill."""
+    """The source over databases: with smaller logs, since they take longer to fill."""
     count = 50_000 if workshop.scale == QUICK else 500_000
     spark = session("local[2]", memory="3g")
     yield _source(spark, SOURCE_SQLITE, f"sqlite:{workshop.place('log')}.db", count)
@@ -128,7 +128,7 @@ def databases(workshop: Workshop) -> Iterator[Row]:
 
 @measures(REBUILD, CROSSOVER)
 def rebuilding(workshop: Workshop) -> Iterator[Row]:
-    """The same projection, folded on Spark and in one process, and where they meet."""
+    """The same projection, folded on Spark and in one process, and the size at which both are equally fast."""
     logs = logs_of(workshop)
     spark, start = _started(logs)
     for log in logs:
@@ -146,7 +146,7 @@ _first_start: list[float] = []
 
 
 def _started(logs: tuple[Log, ...]) -> tuple[SparkSession, float]:
-    """A session, and what it took until its first job was done; if Java was running already, what it took then."""
+    """A session, and the time until its first job was done; if Java was running already, the time measured then."""
     started = time.perf_counter()
     spark = session("local[2]", memory="3g")
     nowhere(read_events(spark, logs[0].url, until=100))
@@ -163,7 +163,7 @@ def _row(spec: Spec, found: Job, against: float | None = None) -> Row:
 
 
 def _jobs(spark: SparkSession) -> dict[Spec, Callable[[Log], object]]:
-    """What is done with each log, in an order in which the archive is there when it is read."""
+    """The jobs over each log, in an order in which the archive exists when it is read."""
     return {
         SOURCE: lambda log: nowhere(read_events(spark, log.url)),
         ARCHIVE: lambda log: archived(spark, log),
@@ -200,7 +200,7 @@ def _on_one_core(log: Log, both: Job) -> Row:
 
 
 def _alone(spec: Spec, log: Log, workshop: Workshop) -> float | None:
-    """The same job without Spark, where there is one."""
+    """The same job without Spark, if there is one."""
     question = LogQuery(url=log.url, until=log.events, over_pruned=True)
     if spec is SOURCE:
         return rate(log.events, lambda: _read(question))
@@ -223,7 +223,7 @@ def _read(question: LogQuery) -> None:
 
 
 def _met(process: Line, spark: Line, start: float) -> Row:
-    """Where a rebuild on Spark, its start included, takes as long as one in a process, by the number of cores."""
+    """The size at which a rebuild on Spark, with its start, takes as long as one in a process, by number of cores."""
     meets = {}
     for cores in sorted({os.cpu_count() or 1, 4, CORES_OF_CROSSOVER, 16}):
         gain = process.each - spark.each / cores

@@ -24,6 +24,7 @@ def test_a_users_program_runs(tmp_path: Path) -> None:
         "first": {"cents": 300},
         "seen": 2,
         "steps": {"steps": 3},
+        "moved": 3,
     }
     assert positions == [1, 2, 3, 4]
 

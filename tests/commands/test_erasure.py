@@ -1,4 +1,4 @@
-"""Erasing what a command appended: its response goes, and the command has still run."""
+"""Erasing an event of a command: its response is deleted, and the command still counts as run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECRET = b"Grace Hopper"
 
 
 def sign_up(context: Context) -> Decision:
-    """Two events and a response that all repeat the request."""
+    """Two events and a response that all quote the request."""
     events = [NewEvent("user.added", context.request), NewEvent("user.greeted", context.request)]
     return Decision([("user/1", events, 0), ("audit/1", [NewEvent("user.seen", {})], -1)], context.request)
 
@@ -35,7 +35,7 @@ def on_disk(place: Path) -> bytes:
 
 
 def test_a_command_whose_event_was_erased_runs_no_second_time(url: str, tmp_path: Path) -> None:
-    """CP-06, Settled 25: a retry hears that it was done and that the response is erased; also after reclaiming."""
+    """CP-06, Settled 25: a retry gets `repeated` and `erased`, also after reclaiming."""
     with tallystick.open(url) as store:
         done = Commands(store).run(key=KEY, request=REQUEST, handler=sign_up)
         store.append("user/1", NewEvent("user.renamed", {}))
@@ -55,7 +55,7 @@ def test_a_command_whose_event_was_erased_runs_no_second_time(url: str, tmp_path
 
 
 def test_an_erased_response_is_not_taken_for_null(url: str) -> None:
-    """CP-06: a command that answers null is told from one whose answer is gone."""
+    """CP-06: a null response differs from an erased one."""
     with tallystick.open(url) as store:
         empty = CommandKey("acme", "ada", "sign-up", "k2")
         Commands(store).run(key=empty, request=1, handler=lambda context: Decision([], None))

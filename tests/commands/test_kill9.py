@@ -1,4 +1,4 @@
-"""kill -9 between a command's decision and its commit, or anywhere near: one effect, one response."""
+"""kill -9 around a command's decision and its commit: one effect, one response."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOR_EVER = 3600.0
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("engine", ["sqlite", "files"])
 def test_a_command_that_is_killed_has_one_effect(engine: str, tmp_path: Path) -> None:
-    """CP-05, CP-06: killed before, in or after its commit, a retry finds all of it or nothing, and does it once."""
+    """CP-05, CP-06: after a kill before, in or after the commit, a retry finds all or nothing; one effect."""
     seed = random.randrange(1 << 32)
     print("seed", seed)
     chance = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Corrections and backfills are new events that say what they are."""
+"""Corrections and backfills are new events with a label."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ META = {"actor_type": "user", "actor_id": "ada", "request_id": "r1", "org": "acm
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    """A control plane with one event that turned out to be wrong."""
+    """A control plane with one wrong event."""
     with tallystick.open("memory:", profile="control-plane") as store:
         store.append("app/web", NewEvent("app.scaled", {"replicas": 30}, meta=META))
         yield store
@@ -41,7 +41,7 @@ def test_a_correction_names_what_it_corrects(store: Store) -> None:
 
 
 def test_a_backfill_is_labelled_and_may_be_repeated(store: Store) -> None:
-    """CP-12: the same batch appended twice is recorded once, and each event says which batch it came with."""
+    """CP-12: the same batch appended twice is recorded once, and each event names its batch."""
 
     def batch() -> list[NewEvent]:
         return [backfill("2026-regions", n, "app.placed", {"n": n}, time=n * 10**9, meta=META) for n in range(3)]
@@ -56,13 +56,13 @@ def test_a_backfill_is_labelled_and_may_be_repeated(store: Store) -> None:
 
 
 def test_a_batch_that_an_earlier_version_began_is_gone_on_with() -> None:
-    """CP-12: the ids of a batch are the same in every version, or its events would be recorded once more."""
+    """CP-12: the ids of a batch are the same in every version, otherwise its events would be recorded again."""
     made = backfill("2026-01", 7, "app.placed", {}, time=1_700_000_000_123_456_789, meta=META)
     assert ids.to_text(ids.to_bytes(made.id)) == "018bcfe5-687b-735d-ab6d-85732384414c"
 
 
 def test_another_content_under_the_same_number_is_refused(store: Store) -> None:
-    """CP-12: a backfill does not rewrite what it once said."""
+    """CP-12: a backfill cannot change its recorded events."""
     store.append("app/web", backfill("b", 1, "app.placed", {"n": 1}, time=0, meta=META))
     with pytest.raises(errors.DuplicateId):
         store.append("app/web", backfill("b", 1, "app.placed", {"n": 2}, time=0, meta=META))
@@ -70,7 +70,7 @@ def test_another_content_under_the_same_number_is_refused(store: Store) -> None:
 
 @pytest.mark.parametrize("reason", ["", "a\nb", None])
 def test_a_reason_is_a_text(store: Store, reason: str) -> None:
-    """CP-12: a label without words says nothing."""
+    """CP-12: an empty reason or batch is refused."""
     (wrong,) = store.read_stream("app/web")
     with pytest.raises(errors.InvalidValue):
         correction(wrong, "app.scaled", {}, reason=reason)

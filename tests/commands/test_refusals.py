@@ -1,4 +1,4 @@
-"""What a command may not be."""
+"""Commands that are refused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def nothing(context: Context) -> Decision:
     ["k", None, CommandKey("acme", "", "e", "k"), CommandKey("a", "b", "c", "\n"), CommandKey("a", "b", "c", 7)],  # type: ignore[arg-type]
 )
 def test_a_key_has_four_texts(store: Store, key: Any) -> None:
-    """CP-06: only the org may be empty, for what belongs to no tenant."""
+    """CP-06: only the org may be empty, for commands outside of all tenants."""
     with pytest.raises(errors.InvalidValue):
         Commands(store).run(key=key, request={}, handler=nothing)
     assert not Commands(store).run(key=CommandKey("", "b", "c", "d"), request={}, handler=nothing).repeated
@@ -40,21 +40,21 @@ def test_a_key_has_four_texts(store: Store, key: Any) -> None:
 
 @pytest.mark.parametrize("request_", [{"a": float("nan")}, {1: 2}, object(), {"a": (1,)}, b"x"])
 def test_a_request_is_json(store: Store, request_: Any) -> None:
-    """CP-06: what has no canonical form has no hash."""
+    """CP-06: a request without a canonical form has no hash."""
     with pytest.raises(errors.NotCanonical):
         Commands(store).run(key=KEY, request=request_, handler=nothing)
 
 
 @pytest.mark.parametrize("decision", [None, {}, [("app/web", [event()], ANY)]])
 def test_a_handler_returns_a_decision(store: Store, decision: Any) -> None:
-    """CP-06: anything else stores nothing."""
+    """CP-06: anything else is refused, and nothing is stored."""
     with pytest.raises(errors.InvalidValue):
         Commands(store).run(key=KEY, request={}, handler=lambda context: decision)
     assert store.log.commands.load(KEY) is None
 
 
 def test_a_response_is_json_and_bounded(store: Store) -> None:
-    """CP-06: responses are stored, so they have a form and a limit; nothing is recorded if they break it."""
+    """CP-06: responses are stored, so they must be JSON within a limit; otherwise nothing is recorded."""
     for response, kind in ((object(), errors.NotCanonical), ("x" * (1 << 20), errors.TooLarge)):
         decision = Decision([("app/web", [event()], ANY)], response)
         with pytest.raises(kind):
@@ -63,7 +63,7 @@ def test_a_response_is_json_and_bounded(store: Store) -> None:
 
 
 def test_a_response_of_exactly_the_limit_is_kept(store: Store) -> None:
-    """CP-06: 1 MiB with its quotes is taken, and a repetition gets it whole; one byte more is refused with its size."""
+    """CP-06: 1 MiB with quotes is accepted, and a retry gets all of it; one more byte is refused with its size."""
     response = "x" * ((1 << 20) - 2)
     for repeated in (False, True):
         answer = Commands(store).run(key=KEY, request={}, handler=lambda context: Decision([], response))
@@ -78,7 +78,7 @@ def test_a_response_of_exactly_the_limit_is_kept(store: Store) -> None:
 
 
 def test_conflicts_are_not_retried_for_ever(store: Store) -> None:
-    """CP-06: a decision that never fits is given up."""
+    """CP-06: a decision that always conflicts is given up."""
     calls: list[int] = []
 
     def hopeless(context: Context) -> Decision:
@@ -91,7 +91,7 @@ def test_conflicts_are_not_retried_for_ever(store: Store) -> None:
 
 
 def test_a_secret_in_an_event_of_a_command_is_refused(store: Store) -> None:
-    """CP-11: commands pass the same guard, and leave no record."""
+    """CP-11: commands go through the same guard, and leave no record."""
     leak = {"key": "-----BEGIN RSA " + "PRIVATE KEY-----\nMIIEowIBAAKCAQEA"}
     decision = Decision([("app/web", [tallystick.NewEvent("t", leak)], ANY)], {})
     with pytest.raises(errors.SecretFound):
@@ -101,7 +101,7 @@ def test_a_secret_in_an_event_of_a_command_is_refused(store: Store) -> None:
 
 @pytest.mark.parametrize("now", [1.79e9, 1.0, -1, None, True])
 def test_a_clock_of_seconds_is_refused(store: Store, now: Any) -> None:
-    """CP-06: a record from 1970 would be forgotten by the next retention, and the command would run again."""
+    """CP-06: retention would delete a record from 1970 at once, and the command would run again."""
     with pytest.raises(errors.InvalidValue, match="nanoseconds"):
         Commands(store, clock=lambda: now).run(key=KEY, request=1, handler=lambda context: Decision([], 1))
     assert store.log.commands.load(KEY) is None
@@ -109,7 +109,7 @@ def test_a_clock_of_seconds_is_refused(store: Store, now: Any) -> None:
 
 @pytest.mark.parametrize("required", [("no such name", 0), ("app/web", "0"), ("app/web", -1), (5, 0)])
 def test_a_requirement_that_nothing_could_break_is_refused(store: Store, required: Any) -> None:
-    """CP-06: a misspelt stream would be found where it is expected, for ever."""
+    """CP-06: a requirement on a misspelt stream would never fail."""
     with pytest.raises((errors.InvalidName, errors.InvalidValue)):
         Commands(store).run(key=KEY, request=1, handler=lambda context: Decision([], 1, require=(required,)))
 
@@ -135,7 +135,7 @@ def test_a_requirement_that_nothing_could_break_is_refused(store: Store, require
     ],
 )
 def test_parts_that_are_none_are_refused_by_name(store: Store, parts: Any) -> None:
-    """CP-06: what a handler gets wrong is one of our errors, says what is wrong, and stores nothing."""
+    """CP-06: a mistake of a handler raises one of our errors with the reason, and nothing is stored."""
     with pytest.raises(errors.TallyError):
         Commands(store).run(key=KEY, request={}, handler=lambda context: Decision(parts, None))
     assert store.head() == 0
@@ -144,7 +144,7 @@ def test_parts_that_are_none_are_refused_by_name(store: Store, parts: Any) -> No
 
 @pytest.mark.parametrize("require", [None, 7, [7], [("app/web",)], [("app/web", "1")], [(7, 1)]])
 def test_requirements_that_are_none_are_refused_by_name(store: Store, require: Any) -> None:
-    """CP-06: so are requirements without their form."""
+    """CP-06: malformed requirements are refused too."""
     with pytest.raises(errors.TallyError):
         Commands(store).run(key=KEY, request={}, handler=lambda context: Decision([], None, require))
     assert store.log.commands.load(KEY) is None

@@ -1,4 +1,4 @@
-"""Records of commands go by themselves, after a day."""
+"""Records of commands are deleted automatically, after a day."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOUR = 3600
 
 @pytest.mark.parametrize("engine", ["memory", "sqlite", "files"])
 def test_the_scheduler_forgets_old_commands(engine: str, tmp_path: Path) -> None:
-    """CP-06: kept for at least 24 h and bounded: seen on a clock that is moved by hand."""
+    """CP-06: they are kept for at least 24 h, and not longer: tested with a clock that is moved by hand."""
     clock = ManualClock()
     url = "memory:" if engine == "memory" else f"{engine}:{tmp_path}/log"
     with tallystick.open(url, clock=clock) as store:

@@ -59,7 +59,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[OpenPage]:
-    """Open pages of their own session; whatever a page complains about fails the test, but for what is expected."""
+    """Open pages, each in its own session. An error in the browser's console fails the test, unless it is expected."""
     complaints: list[str] = []
     expected: list[str] = []
     contexts = []
@@ -96,7 +96,7 @@ def shop_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="session")
 def damaged_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A worn store, one of whose bytes was changed behind its back. None is compressed, so that it is found."""
+    """A worn store with one changed byte. Nothing is compressed, so that the byte is found."""
     place = tmp_path_factory.mktemp("damaged")
     plain = 1 << 40
     url, named = _stocked(place, worn=True, compress_bytes_min=plain)
@@ -109,7 +109,7 @@ def damaged_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]
 
 @pytest.fixture(scope="session")
 def guarded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A store that asks for tokens: an operator's, and a tenant's."""
+    """A store with tokens: an operator's and a tenant's."""
     place = tmp_path_factory.mktemp("guarded")
     url = f"sqlite:{place}/log.db"
     with tallystick.open(url) as store:
@@ -123,7 +123,7 @@ def guarded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]
 
 @pytest.fixture(scope="session")
 def community_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A newcomer of a community, served beside the founder, with whom it gossips."""
+    """A newcomer of a community, served next to the founder, with whom it gossips."""
     place = tmp_path_factory.mktemp("community")
     founder, newcomer = place / "founder", place / "newcomer"
     founded = serving.tally("community", "init", str(founder), "--name", "our street", "--json")
@@ -138,7 +138,7 @@ def community_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve
 
 
 def _flip(directory: Path, text: bytes) -> None:
-    """Change one bit inside a text that stands in a segment."""
+    """Change one bit of a text in a segment."""
     segment = next(path for path in sorted(directory.glob("*.log")) if text in path.read_bytes())
     content = bytearray(segment.read_bytes())
     content[content.index(text) + 3] ^= 1

@@ -1,4 +1,4 @@
-"""A server process under test: started on a port of its own choosing, asked over HTTP, ended in order."""
+"""A server process under test: it chooses a port, is asked over HTTP, and is stopped in order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHOP = ("--projection", "shop:Spending", "--reducer", "shop:order")
 
 
 class Served:
-    """Where a server answers, what was written to its store by name, and a file that slows its projection down."""
+    """The address of a server, ids in its store by name, and a file that slows its projection down."""
 
     def __init__(self, address: str, named: dict[str, str], pace: Path) -> None:
         self.address = address
@@ -37,12 +37,12 @@ class Served:
         return f"{self.address}/console"
 
     def look(self, path: str) -> None:
-        """Ask for a page, and wait for all of it."""
+        """Load a page completely."""
         with urllib.request.urlopen(self.console + path, timeout=30) as answer:
             answer.read()
 
     def append(self, stream: str, *events: tuple[str, Any]) -> int:
-        """Append over the API; gives the last position."""
+        """Append over the API. Returns the last position."""
         body = {"events": [{"type": type_, "payload": payload} for type_, payload in events]}
         request = urllib.request.Request(
             f"{self.address}/v1/streams/{stream}/events",
@@ -53,7 +53,7 @@ class Served:
             return int(json.load(answer)["last_position"])
 
     def finish_run(self) -> None:
-        """Let the run that is half-way go on as the failed one went."""
+        """Continue the half-finished run in the way that the failed one went."""
         with urllib.request.urlopen(f"{self.address}/v1/streams/run/week-46/events?limit=1000", timeout=30) as answer:
             told = json.load(answer)["events"]
         done = next(index for index, event in enumerate(told) if event["type"] == "NODE_FINISHED") + 1
@@ -61,7 +61,7 @@ class Served:
 
 
 def tally(*arguments: str) -> dict[str, Any]:
-    """Run a command of `tally` to its end; gives what it printed as JSON."""
+    """Run a command of `tally`. Returns what it printed as JSON."""
     done = CliRunner().invoke(main.tally, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     found: dict[str, Any] = json.loads(done.stdout)
@@ -69,7 +69,7 @@ def tally(*arguments: str) -> dict[str, Any]:
 
 
 def tally_apart(*arguments: str) -> None:
-    """Run a command of `tally` in a process of its own: the browser's driver has an event loop running in this one."""
+    """Run a command of `tally` in a separate process, because the browser's driver runs an event loop in this one."""
     subprocess.run([*COMMAND, *arguments], env=os.environ | SOURCES, check=True, capture_output=True, timeout=60)
 
 

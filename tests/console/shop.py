@@ -17,7 +17,7 @@ PACE = "TALLY_TEST_PACE"
 
 @reducer(name="order", version=1, kinds=("order",))
 def order(state: dict[str, Any], event: Event) -> dict[str, Any]:
-    """The state of an order: what it holds, what it costs, where it is."""
+    """The state of an order: its items, its price, and where it is."""
     given = event.data or {}
     if event.type == "order.placed":
         return {"customer": given["customer"], "items": given["items"], "cents": given["cents"], "status": "placed"}
@@ -27,7 +27,7 @@ def order(state: dict[str, Any], event: Event) -> dict[str, Any]:
 
 
 class Spending(Projection):
-    """What each customer spends. A pace in the environment makes it slow enough to be watched."""
+    """What each customer spends. A pace in the environment slows it down, so that progress is visible."""
 
     version = 2
     types = ("order.placed",)
@@ -38,7 +38,7 @@ class Spending(Projection):
         return {"orders": 0, "cents": 0}
 
     def apply(self, state: dict[str, int], event: Event) -> dict[str, int]:
-        """One order more."""
+        """Add one order."""
         pace = Path(os.environ[PACE]) if PACE in os.environ else None
         if pace is not None and pace.exists():
             time.sleep(float(pace.read_text() or 0))

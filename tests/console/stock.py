@@ -1,5 +1,4 @@
-"""A store as a shop has it after a while: orders with causes, runs, snapshots, and what somebody tried to break the
-console with."""
+"""The store of a shop after a while: orders with causes, runs, snapshots, and input that tries to break the console."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ class Story:
         self.time = BEGAN
 
     def tell(self, stream: str, type_: str, payload: Any, cause: str | None = None, **meta: str) -> str:
-        """Append one event; gives its id."""
+        """Append one event. Returns its id."""
         self.time += MINUTE // 7
         id_ = new_id()
         more = {"causation_id": cause} if cause else {}
@@ -37,12 +36,12 @@ class Story:
 
 
 def new_id() -> bytes:
-    """An id to name as a cause before the event is written."""
+    """An id that can be named as a cause before its event is written."""
     return ids.default.mint(1, time_ns=time.time_ns())[0]
 
 
 def fill(store: Store, place: Path, *, worn: bool = False) -> dict[str, str]:
-    """Fill a store; gives the ids of some events by name. A worn one was pruned, and somebody's payload erased."""
+    """Fill a store. Returns the ids of some events by name. A worn store was pruned, and one payload was erased."""
     story = Story(store)
     named = {}
     for number in range(1, ORDERS + 1):
@@ -102,7 +101,7 @@ HOSTILE: dict[str, Any] = {
 
 
 def _hostile(story: Story) -> dict[str, str]:
-    """What somebody tried to break the console with: in payloads, meta, ids of causes."""
+    """Input that tries to break the console: in payloads, meta, and ids of causes."""
     named = {}
     for number, (name, payload) in enumerate(HOSTILE.items(), 1):
         meta = {"correlation_id": SCRIPT, "source": f"{name}\u202e{SCRIPT}", "tags": {"t": SCRIPT}}
@@ -116,7 +115,7 @@ def _hostile(story: Story) -> dict[str, str]:
 
 
 def _run(store: Store, place: Path) -> None:
-    """A run that failed at its last node, and another that has come half as far."""
+    """A run that failed at its last node, and another one that is half finished."""
     with contextlib.suppress(errors.RunFault):
         runs.start(store, shop.week, run="week-46", workspace=str(place / "workspace"))
     first, _ = halves(store)
@@ -124,7 +123,7 @@ def _run(store: Store, place: Path) -> None:
 
 
 def halves(store: Store) -> tuple[list[NewEvent], list[NewEvent]]:
-    """The events of the failed run as another run's: up to its first finished node, and the rest."""
+    """The events of the failed run under another id: up to its first finished node, and the rest."""
     told = [NewEvent(event.type, event.data, event.metadata) for event in store.read_stream("run/week-46")]
     middle = next(index for index, event in enumerate(told) if event.type == "NODE_FINISHED") + 1
     return told[:middle], told[middle:]

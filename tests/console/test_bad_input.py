@@ -36,7 +36,7 @@ def _require_inert(page: Page) -> None:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_what_events_hold_stays_text(name: str, shop_server: Served, open_page: OpenPage) -> None:
-    """UI 1, 2, 3, 4, 5, 6, 7, 9, 11, 13, 14, 18: payload and meta of an event are shown, and are nothing but text."""
+    """UI 1, 2, 3, 4, 5, 6, 7, 9, 11, 13, 14, 18: payload and meta of an event are shown, and only as text."""
     page = open_page(f"{shop_server.console}/events/{shop_server.named[f'odd.{name}']}")
     expect(page.locator("pre.json")).not_to_be_empty()
     expect(page.locator("#causes .node")).to_have_count(2)
@@ -57,7 +57,7 @@ def test_lists_and_states_of_odd_events_stay_text(shop_server: Served, open_page
     _require_inert(page)
 
 
-def test_the_live_tail_makes_no_elements_of_payloads(shop_server: Served, open_page: OpenPage) -> None:
+def test_the_live_tail_shows_payloads_as_text(shop_server: Served, open_page: OpenPage) -> None:
     """UI 1, 2: what arrives while the page is open is text as well."""
     page = open_page(f"{shop_server.console}/events?type=odd.live")
     expect(page.locator("#live-status")).to_contain_text("Live")
@@ -67,7 +67,7 @@ def test_the_live_tail_makes_no_elements_of_payloads(shop_server: Served, open_p
 
 
 def test_characters_that_turn_or_hide_text_are_shown(shop_server: Served, open_page: OpenPage) -> None:
-    """UI 5, 6: a right-to-left override and a zero-width space stand there by their numbers."""
+    """UI 5, 6: a right-to-left override and a zero-width space are shown by their numbers."""
     page = open_page(f"{shop_server.console}/events/{shop_server.named['odd.turned']}")
     text = page.locator("pre.json").inner_text()
     assert "‹U+202E›fdp.exe" in text
@@ -96,7 +96,7 @@ def test_times_at_the_edges_are_shown(name: str, shop_server: Served, open_page:
     ],
 )
 def test_a_filter_is_never_a_pattern_nor_markup(query: str, shop_server: Served, open_page: OpenPage) -> None:
-    """UI 10, 20: expressions, tags and impossible dates are refused beside their field, at once."""
+    """UI 10, 20: expressions, tags and impossible dates are refused next to their field, at once."""
     page = open_page(f"{shop_server.console}/events?{query}", expect="422")
     expect(page.get_by_role("alert").filter(has_text="cannot be used")).to_be_visible()
     _require_inert(page)
@@ -114,7 +114,7 @@ def test_a_filter_is_never_a_pattern_nor_markup(query: str, shop_server: Served,
     ],
 )
 def test_an_address_that_leads_nowhere_says_so(path: str, shop_server: Served, open_page: OpenPage) -> None:
-    """UI 1: the page of what is not there repeats nothing of the address, and shows the way back."""
+    """UI 1: the page of a missing address repeats nothing of the address, and shows the way back."""
     page = open_page(shop_server.console + path, expect="404")
     expect(page.get_by_role("heading", level=1)).to_have_text("Not found")
     expect(page.get_by_role("link", name="Overview").first).to_be_visible()
@@ -131,7 +131,7 @@ def test_no_list_grows_beyond_a_page(query: str, shop_server: Served, open_page:
 
 @pytest.mark.parametrize("name", ["picture", "name", "script", "cells"])
 def test_a_payload_is_downloaded_and_never_opened(name: str, shop_server: Served) -> None:
-    """UI 11, 12, 13: as bytes to keep, under a name that no event chose, in headers of one line each."""
+    """UI 11, 12, 13: a download, under a name that no event chose, with headers of one line each."""
     answer = _get(f"{shop_server.console}/events/{shop_server.named[f'odd.{name}']}/payload")
     assert answer["content-type"] == "application/octet-stream"
     assert answer["x-content-type-options"] == "nosniff"
@@ -164,7 +164,7 @@ def test_no_other_site_can_frame_the_console(shop_server: Served, open_page: Ope
         "",
     ],
 )
-def test_signing_in_leads_to_the_console_alone(target: str) -> None:
+def test_signing_in_leads_only_to_the_console(target: str) -> None:
     """UI 17: `next` leads to a page of the console, or to the first one."""
     assert safe_next(target) == "/console"
 
@@ -179,7 +179,7 @@ def test_signing_in_leads_back_to_where_one_was() -> None:
 )
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", None])
 def test_another_site_can_change_nothing(path: str, origin: str | None, shop_server: Served) -> None:
-    """HTTP 5: a form that was not sent by the console's own page is refused, also where nobody has to sign in."""
+    """HTTP 5: a form that the console's own page did not send is refused, also where nobody has to sign in."""
     place = urlsplit(shop_server.console)
     connection = http.client.HTTPConnection(place.netloc, timeout=30)
     headers = {"content-type": "text/plain"} | ({"origin": origin} if origin else {})

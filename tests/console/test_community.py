@@ -9,7 +9,7 @@ from .serving import Served
 
 
 def test_members_peers_and_the_last_round_are_shown(community_server: Served, open_page: OpenPage) -> None:
-    """COM-09: who is in it, which peer was called, and what was on one side alone before the round."""
+    """COM-09: the members, which peer was called, and what only one side had before the round."""
     page = open_page(f"{community_server.console}/community")
     peers = page.locator("section").filter(has=page.get_by_role("heading", name="Peers"))
     for _ in range(100):

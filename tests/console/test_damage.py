@@ -11,7 +11,7 @@ from .serving import Served
 
 
 def test_every_page_says_that_the_log_is_damaged(damaged_server: Served, open_page: OpenPage) -> None:
-    """Settled 15: whoever opens any page learns of the damage and where to look, as soon as it was found."""
+    """Settled 15: every page reports the damage and where to look, as soon as it was found."""
     page = open_page(damaged_server.console)
     expect(page.get_by_role("alert").filter(has_text="This log is damaged.")).to_be_visible()
     for path in ("/streams", "/projections", "/runs"):
@@ -24,7 +24,7 @@ def test_every_page_says_that_the_log_is_damaged(damaged_server: Served, open_pa
 
 
 def test_the_chain_is_drawn_around_the_hole(damaged_server: Served, open_page: OpenPage) -> None:
-    """LH-19: the hole stands between its neighbours, and the chain is broken on both sides of it."""
+    """LH-19: the hole is between its neighbours, and the chain is broken on both sides of it."""
     page = open_page(f"{damaged_server.console}/integrity")
     chain = page.locator(".chain").first
     expect(chain.locator("li")).to_have_count(5)
@@ -54,7 +54,7 @@ def test_a_list_passes_over_the_hole_and_says_so(damaged_server: Served, open_pa
 
 
 def test_a_pruned_stream_says_where_it_begins(damaged_server: Served, open_page: OpenPage) -> None:
-    """EVT-03: the slider begins behind the cut, with a state from the snapshot there."""
+    """EVT-03: the slider starts after the cut, with a state from the snapshot there."""
     page = open_page(f"{damaged_server.console}/streams/order/1002")
     expect(page.locator("main")).to_contain_text("the first 2 were pruned")
     page.locator("#at").focus()
@@ -64,7 +64,7 @@ def test_a_pruned_stream_says_where_it_begins(damaged_server: Served, open_page:
 
 
 def test_an_erased_payload_is_called_erased(damaged_server: Served, open_page: OpenPage) -> None:
-    """EVT-14: the page of an erased event says so, and that its link still holds."""
+    """EVT-14: the page of an erased event says so, and that its link is still valid."""
     page = open_page(f"{damaged_server.console}/streams/payment/5")
     page.get_by_role("link", name="payment.taken").click()
     expect(page.get_by_text("The payload was erased on purpose")).to_be_visible()

@@ -40,13 +40,13 @@ async def _asked(url: str, paths: tuple[str, ...]) -> dict[str, str]:
 
 
 def test_an_empty_store_says_what_to_do_next() -> None:
-    """Every page of a store without a single event answers, and names a command to begin with."""
+    """Every page of an empty store answers, and names a command to begin with."""
     pages = "".join(_pages("memory:").values())
     assert [step for step in NEXT_STEPS if step not in pages] == []
 
 
 def test_a_store_of_runs_has_its_pages(tmp_path: Path) -> None:
-    """RUN-10: a store whose positions are no one order (ndjson) shows its runs and leaves out what has no meaning."""
+    """RUN-10: a store without a global order (ndjson) shows its runs and leaves out what has no meaning."""
     url = f"ndjson:{tmp_path}/runs"
     with tallystick.open(url) as store, contextlib.suppress(errors.RunFault):
         runs.start(store, shop.week, run="week-46", workspace=str(tmp_path / "workspace"))
@@ -55,7 +55,7 @@ def test_a_store_of_runs_has_its_pages(tmp_path: Path) -> None:
 
 
 def test_a_worn_store_of_sqlite_has_its_pages(tmp_path: Path) -> None:
-    """EVT-03, EVT-14: one that was pruned, and in which a payload was erased, says both."""
+    """EVT-03, EVT-14: a store that was pruned, and in which a payload was erased, shows both."""
     url = f"sqlite:{tmp_path}/log.db"
     with tallystick.open(url) as store:
         named = stock.fill(store, tmp_path, worn=True)

@@ -101,7 +101,7 @@ STATES: dict[str, tuple[headline.Seen, str, str]] = {
 
 @pytest.mark.parametrize("name", STATES)
 def test_each_state_has_its_line_and_its_headline(name: str) -> None:
-    """CP-14: the thresholds that docs/console.md states; one line is what is not well, and the headline follows it."""
+    """CP-14: the thresholds of docs/console.md; one line is not well, and the headline follows it."""
     given, state, what = STATES[name]
     found = headline.lines(given)
     assert [line.what for line in found if line.state != "ok"] == ([what] if what else [])
@@ -112,7 +112,7 @@ def test_each_state_has_its_line_and_its_headline(name: str) -> None:
 
 
 def test_what_a_failed_look_would_have_shown_is_not_known() -> None:
-    """CP-14: without an answer of the store there are no readers and no letters to see, which does not mean none."""
+    """CP-14: if the store does not answer, no readers and no letters are seen, which does not mean there are none."""
     found = {line.what: line for line in headline.lines(seen(failure="Unavailable"))}
     assert [found[what].state for what in ("store", "lag", "dead letters")] == ["bad", "warn", "warn"]
     assert headline.headline(list(found.values()))["state"] == "bad"
@@ -196,7 +196,7 @@ PAGES: dict[str, tuple[Callable[[Store], None], bool, str, list[str]]] = {
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_page_says_what_is_known(name: str, tmp_path: Path) -> None:
-    """CP-14: over a real service, in the HTML that is sent and in what the page asks for every second."""
+    """CP-14: over a real service, in the HTML and in what the page asks for every second."""
     stock, verify, state, wanted = PAGES[name]
     url = f"sqlite:{tmp_path}/log.db"
     with tallystick.open(url) as store:

@@ -20,8 +20,8 @@ def _wait_for_script(page: Page) -> None:
     page.wait_for_function("document.documentElement.dataset.ready === 'yes'")
 
 
-def test_from_the_skip_link_to_an_event_by_keys_alone(shop_server: Served, open_page: OpenPage) -> None:
-    """Skip link, pages by g and a letter, rows by j, filter by /: and the focus can be seen."""
+def test_from_the_skip_link_to_an_event_by_keys_only(shop_server: Served, open_page: OpenPage) -> None:
+    """Skip link, pages by g and a letter, rows by j, filter by /: the focus is always visible."""
     page = open_page(shop_server.console)
     page.keyboard.press("Tab")
     skip = page.get_by_role("link", name="Skip to the content")
@@ -48,7 +48,7 @@ def test_from_the_skip_link_to_an_event_by_keys_alone(shop_server: Served, open_
 
 
 def test_keys_do_nothing_while_somebody_types(shop_server: Served, open_page: OpenPage) -> None:
-    """A name with a g or an l in it is a name, and not a way to another page."""
+    """A name with a g or an l in it is typed as a name, and does not open another page."""
     page = open_page(f"{shop_server.console}/events")
     page.get_by_label("Org").fill("")
     page.get_by_label("Org").press_sequentially("global/?t")
@@ -57,7 +57,7 @@ def test_keys_do_nothing_while_somebody_types(shop_server: Served, open_page: Op
 
 
 def test_the_list_of_shortcuts_opens_and_closes(shop_server: Served, open_page: OpenPage) -> None:
-    """A question mark shows them, Escape puts them away."""
+    """A question mark shows them, and Escape hides them."""
     page = open_page(f"{shop_server.console}/runs")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_contain_text("light or dark")
@@ -66,7 +66,7 @@ def test_the_list_of_shortcuts_opens_and_closes(shop_server: Served, open_page: 
 
 
 def test_light_and_dark_follow_the_system_until_they_are_chosen(shop_server: Served, open_page: OpenPage) -> None:
-    """The system's choice is the default; the toggle wins over it, and is remembered."""
+    """The choice of the system is the default; the toggle overrides it, and is kept."""
     page = open_page(f"{shop_server.console}/runs", dark=True)
     ground = "getComputedStyle(document.documentElement).backgroundColor"
     dark = page.evaluate(ground)
@@ -78,7 +78,7 @@ def test_light_and_dark_follow_the_system_until_they_are_chosen(shop_server: Ser
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_text_stands_out_from_its_ground(theme: str) -> None:
+def test_text_has_enough_contrast(theme: str) -> None:
     """Every colour of text has a contrast of 4.5 or more on every ground, in light and in dark."""
     sheet = TOKENS.read_text("utf-8")
     block = sheet.split(":root {")[1] if theme == "light" else sheet.split(':root[data-theme="dark"] {')[1]

@@ -53,7 +53,7 @@ def counting(long_log: Store) -> Iterator[CountingLog]:
 
 
 def test_a_page_of_events_reads_no_more_than_it_shows(long_log: Store, counting: CountingLog) -> None:
-    """The newest page of a long log costs as many events as it has lines, wherever it begins."""
+    """The newest page of a long log reads as many events as it has lines, wherever it starts."""
     for until in (None, MANY // 2, 60):
         counting.handed_out = 0
         found = events.newest(long_log, until=until)
@@ -62,7 +62,7 @@ def test_a_page_of_events_reads_no_more_than_it_shows(long_log: Store, counting:
 
 
 def test_pages_meet_without_a_gap_or_an_overlap(long_log: Store) -> None:
-    """CP-09: page after page gives every event once, the newest first, with a filter or without."""
+    """CP-09: page after page gives every event once, newest first, with a filter or without."""
     for selection, expected in ((EVERYTHING, MANY), (select(type="usual"), MANY - 3), (select(type="rare"), 3)):
         seen: list[int] = []
         until: int | None = None
@@ -75,7 +75,7 @@ def test_pages_meet_without_a_gap_or_an_overlap(long_log: Store) -> None:
 
 
 def test_a_look_for_what_is_rare_is_bounded(long_log: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A filter that finds nothing stops after so many positions, and says how far it came."""
+    """A filter that finds nothing stops after a bounded number of positions, and says how far it got."""
     monkeypatch.setattr(events, "SCANNED_MAX", 5_000)
     found = events.newest(long_log, selection=select(type="absent"))
     assert found.events == []
@@ -84,7 +84,7 @@ def test_a_look_for_what_is_rare_is_bounded(long_log: Store, monkeypatch: pytest
 
 
 def test_the_look_for_consequences_is_bounded(long_log: Store, counting: CountingLog) -> None:
-    """Causes are found by id; consequences within a reach, and further only when asked."""
+    """Causes are found by id, consequences within a reach, and further only on demand."""
     event = long_log.read_stream("a/1", limit=1)[0]
     story = causes.find_causes(long_log, event, reach=300)
     assert counting.handed_out == 300
@@ -95,7 +95,7 @@ def test_the_look_for_consequences_is_bounded(long_log: Store, counting: Countin
     assert counting.handed_out <= causes.REACH_MAX
 
 
-def test_causes_go_round_in_no_circle() -> None:
+def test_causes_have_no_cycle() -> None:
     """LH-03: an event that names itself, or a later one, as its cause is drawn once."""
     with tallystick.open("memory:") as store:
         one, other = ids.default.mint(2, time_ns=1)
@@ -109,7 +109,7 @@ def test_causes_go_round_in_no_circle() -> None:
 
 
 def test_a_forged_event_breaks_the_chain_on_both_sides() -> None:
-    """CP-01: a payload or a link that was changed is drawn as bad, and its neighbours' ties as broken."""
+    """CP-01: a changed payload or link is drawn as bad, and its links to both neighbours as broken."""
     with tallystick.open("memory:") as store:
         store.append("a/1", [NewEvent("a", {"n": number}) for number in range(1, 8)])
         assert {ring.kind for ring in links.of_stream(store, "a/1", 4)} == {"good"}
@@ -139,7 +139,7 @@ def _forging(store: Store, forged: Any) -> Any:
 
 
 def test_a_hole_is_drawn_between_its_neighbours() -> None:
-    """Settled 15: what stands before and behind a damaged range, wherever in the log it lies."""
+    """Settled 15: the events before and after a damaged range are shown, wherever in the log it lies."""
     with tallystick.open("memory:") as store:
         store.append("a/1", [NewEvent("a", {}) for _ in range(9)])
         kinds = [ring.kind for ring in links.around_hole(store, Hole(4, 6, "flipped"))]
@@ -160,14 +160,14 @@ def test_a_hole_is_drawn_between_its_neighbours() -> None:
         ({"x": [1]}, {"x": [1]}, []),
     ],
 )
-def test_what_an_event_changed_is_told_field_by_field(before: Any, after: Any, told: list[Any]) -> None:
-    """EVT-02: added, removed and changed fields with both values; equal ones are not told."""
+def test_what_an_event_changed_is_listed_field_by_field(before: Any, after: Any, told: list[Any]) -> None:
+    """EVT-02: added, removed and changed fields with both values; equal ones are left out."""
     found, more = streams.differences(before, after)
     assert [(each.kind, each.path, each.before, each.after) for each in found] == told
     assert not more
 
 
-def test_a_state_that_changed_all_over_is_told_in_part() -> None:
+def test_a_long_list_of_changes_is_cut() -> None:
     """The list of changes is bounded, and says that there are more."""
     found, more = streams.differences({}, {str(number): number for number in range(1000)})
     assert len(found) == streams.CHANGES_MAX
@@ -185,7 +185,7 @@ def test_a_state_that_changed_all_over_is_told_in_part() -> None:
     ],
 )
 def test_every_character_can_be_seen(text: str, seen: str) -> None:
-    """What turns, joins or hides text stands there by its number; letters of any language stay."""
+    """Characters that reverse, join or hide text are shown by number; letters of any language stay."""
     assert display.plain(text) == seen
 
 
@@ -200,14 +200,14 @@ def test_every_character_can_be_seen(text: str, seen: str) -> None:
     ],
 )
 def test_a_filter_names_the_field_that_is_wrong(given: dict[str, str], field: str) -> None:
-    """CP-09: a filter that cannot be meant is refused with the field and the form it must have."""
+    """CP-09: an invalid filter is refused with the field and the form that it must have."""
     asked = event_filter.read(given)
     assert asked.wrong == (field,)
     assert asked.problem
 
 
 def test_a_filter_selects_what_was_typed() -> None:
-    """CP-15: names as they are, times in UTC, and the query that gives the same filter again."""
+    """CP-15: names exactly, times in UTC, and the query that gives the same filter again."""
     asked = event_filter.read(
         {"type": "order.placed", "since": "2026-01-31", "till": "2026-01-31T00:00:01+00:00", "x": "y"}
     )
@@ -229,5 +229,5 @@ def test_a_filter_selects_what_was_typed() -> None:
     ],
 )
 def test_a_place_is_shown_without_its_password(url: str, told: str) -> None:
-    """CP-11: what may be secret in an address is never on a page."""
+    """CP-11: secrets in an address are never on a page."""
     assert render.shown_url(url) == told

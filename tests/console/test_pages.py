@@ -26,7 +26,7 @@ PAGES = {
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_shows_itself_without_a_complaint(path: str, shop_server: Served, open_page: OpenPage) -> None:
-    """CP-13, CP-14: each page has one heading, a current place in the rail, and nothing that the policy blocked."""
+    """CP-13, CP-14: each page has one heading, one current entry in the menu, and nothing that the policy blocked."""
     page = open_page(shop_server.console + path)
     expect(page.get_by_role("heading", level=1)).to_have_text(PAGES[path])
     expect(page.locator(".rail [aria-current=page]")).to_have_count(1)
@@ -34,7 +34,7 @@ def test_a_page_shows_itself_without_a_complaint(path: str, shop_server: Served,
 
 
 def test_no_page_is_wider_than_a_phone(shop_server: Served, open_page: OpenPage) -> None:
-    """On a phone nothing has to be scrolled sideways but what is drawn in a frame of its own."""
+    """On a phone only drawings in their own frame scroll sideways."""
     page = open_page(shop_server.console, phone=True)
     for path in [*PAGES, f"/events/{shop_server.named['placed']}", f"/events/{shop_server.named['odd.script']}"]:
         page.goto(shop_server.console + path)
@@ -56,7 +56,7 @@ def test_the_overview_moves_with_the_log(shop_server: Served, open_page: OpenPag
 
 
 def test_the_live_tail_shows_what_is_appended_meanwhile(shop_server: Served, open_page: OpenPage) -> None:
-    """A new event stands on top of the list as soon as it is durable, and the list is not loaded again."""
+    """A new event appears at the top of the list as soon as it is durable, and the page is not loaded again."""
     page = open_page(f"{shop_server.console}/events")
     expect(page.locator("#live-status")).to_contain_text("Live")
     page.evaluate("window.same = true")
@@ -68,7 +68,7 @@ def test_the_live_tail_shows_what_is_appended_meanwhile(shop_server: Served, ope
 
 
 def test_the_live_tail_passes_the_filter(shop_server: Served, open_page: OpenPage) -> None:
-    """Only what the filter lets through appears, whatever else is appended."""
+    """Only events that pass the filter appear, whatever else is appended."""
     page = open_page(f"{shop_server.console}/events?type=order.wanted")
     expect(page.locator("#live-status")).to_contain_text("Live")
     shop_server.append("order/tail", ("order.unwanted", {}), ("order.wanted", {"yes": 1}))
@@ -111,8 +111,8 @@ def test_older_events_are_reached_by_cursor(shop_server: Served, open_page: Open
     assert len(seen) >= 240
 
 
-def test_an_event_stands_between_its_causes_and_consequences(shop_server: Served, open_page: OpenPage) -> None:
-    """LH-03: the graph leads from the cause over the event to what it brought about, and each box is a link."""
+def test_an_event_is_drawn_between_its_causes_and_consequences(shop_server: Served, open_page: OpenPage) -> None:
+    """LH-03: the graph leads from the cause over the event to its consequences, and each box is a link."""
     page = open_page(f"{shop_server.console}/events/{shop_server.named['paid']}")
     expect(page.locator("pre.json")).to_contain_text('"cents"')
     expect(page.get_by_text("holds", exact=True)).to_have_count(2)
@@ -145,7 +145,7 @@ def test_the_slider_shows_the_state_after_any_event(shop_server: Served, open_pa
 
 
 def test_a_rebuild_shows_its_progress_until_it_is_done(shop_server: Served, open_page: OpenPage) -> None:
-    """CP-08, CP-13: begun by a button, watched while it goes on, and its end is told."""
+    """CP-08, CP-13: a button begins it, its progress is shown, and its end is reported."""
     page = open_page(f"{shop_server.console}/projections")
     article = page.get_by_role("article", name="Spending")
     expect(article.get_by_text("epoch")).to_be_visible()
@@ -174,15 +174,15 @@ def test_a_trial_of_retention_says_what_would_go_and_why_not(shop_server: Served
 
 
 def test_verification_shows_progress_and_that_everything_holds(shop_server: Served, open_page: OpenPage) -> None:
-    """LH-17: the whole log is verified in the background, and the result is told."""
+    """LH-17: the whole log is verified in the background, and the result is shown."""
     page = open_page(f"{shop_server.console}/integrity")
     page.get_by_role("button", name="Verify").click()
     expect(page.get_by_text("No problems found.")).to_be_visible()
     expect(page.get_by_text("Verified")).to_be_visible()
 
 
-def test_a_run_is_drawn_again_while_it_goes_on(shop_server: Served, open_page: OpenPage) -> None:
-    """RUN-10: the graph shows the state of every node, and changes with the run's events, without a reload."""
+def test_the_graph_of_a_run_is_updated_while_it_runs(shop_server: Served, open_page: OpenPage) -> None:
+    """RUN-10: the graph shows the state of every node, and changes with the events of the run, without a reload."""
     finished = open_page(f"{shop_server.console}/runs/week-46")
     expect(finished.locator(".node.failed .name")).to_have_text("report")
     expect(finished.locator(".node.finished")).to_have_count(3)

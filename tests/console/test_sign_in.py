@@ -27,7 +27,7 @@ def _sign_in(page: Page, token: str) -> None:
 
 
 def test_a_page_asks_for_a_token_and_leads_back(guarded_server: Served, open_page: OpenPage) -> None:
-    """CP-10: whoever is not signed in is asked to, and then sees what they wanted to see."""
+    """CP-10: a caller who is not signed in is asked to, and then gets the page that they asked for."""
     page = open_page(f"{guarded_server.console}/streams?from=order/")
     expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
     _sign_in(page, guarded_server.named["admin"])
@@ -36,7 +36,7 @@ def test_a_page_asks_for_a_token_and_leads_back(guarded_server: Served, open_pag
 
 
 def test_the_cookie_is_kept_from_scripts_and_other_sites(guarded_server: Served, open_page: OpenPage) -> None:
-    """UI 19: HttpOnly, SameSite=Strict, and for /console alone."""
+    """UI 19: HttpOnly, SameSite=Strict, and only for /console."""
     page = open_page(guarded_server.console, expect="401")
     _sign_in(page, guarded_server.named["admin"])
     expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
@@ -47,8 +47,8 @@ def test_the_cookie_is_kept_from_scripts_and_other_sites(guarded_server: Served,
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_behind_a_proxy_the_cookie_is_for_tls_alone(guarded_server: Served, scheme: str) -> None:
-    """UI 19: the service sees plain HTTP from a proxy; what the browser speaks stands in the origin it names."""
+def test_behind_a_proxy_the_cookie_is_only_for_tls(guarded_server: Served, scheme: str) -> None:
+    """UI 19: behind a proxy the service sees plain HTTP; the origin shows whether the browser uses TLS."""
     body = urllib.parse.urlencode({"token": guarded_server.named["admin"]}).encode()
     request = urllib.request.Request(f"{guarded_server.console}/login", body)
     request.add_header("Origin", f"{scheme}://{urllib.parse.urlsplit(guarded_server.console).netloc}")
@@ -62,7 +62,7 @@ def test_behind_a_proxy_the_cookie_is_for_tls_alone(guarded_server: Served, sche
 
 
 @pytest.mark.parametrize("kind", ["wrong", "tenant", "empty"])
-def test_only_an_operator_is_let_in(kind: str, guarded_server: Served, open_page: OpenPage) -> None:
+def test_only_an_operator_can_sign_in(kind: str, guarded_server: Served, open_page: OpenPage) -> None:
     """CP-10: a token that is unknown or a tenant's is refused with the reason and the next step, without a cookie."""
     page = open_page(f"{guarded_server.console}/login", expect="401")
     _sign_in(page, {"wrong": "tally_admin_" + "x" * 40, "empty": " "}.get(kind) or guarded_server.named[kind])
@@ -84,7 +84,7 @@ def test_going_back_after_signing_out_shows_nothing(guarded_server: Served, open
 
 
 @pytest.mark.parametrize("path", ["/data/overview", "/data/tail", "/data/streams/order/1/state?seq=1", "/data/jobs/x"])
-def test_data_is_for_those_who_are_signed_in(path: str, guarded_server: Served) -> None:
+def test_data_needs_the_cookie(path: str, guarded_server: Served) -> None:
     """CP-10: what scripts ask for needs the cookie too."""
     with pytest.raises(urllib.error.HTTPError) as refusal:
         urllib.request.urlopen(guarded_server.console + path, timeout=30)
@@ -93,7 +93,7 @@ def test_data_is_for_those_who_are_signed_in(path: str, guarded_server: Served) 
 
 
 def test_the_address_of_a_file_leads_to_the_login(guarded_server: Served) -> None:
-    """CP-10: whoever has the address of a payload but no cookie gets the login page instead."""
+    """CP-10: without the cookie the address of a payload gives the login page instead."""
     with urllib.request.urlopen(f"{guarded_server.console}/events/x/payload", timeout=30) as answer:
         assert answer.geturl().startswith(f"{guarded_server.console}/login")
         assert b"<h1>Sign in</h1>" in answer.read()

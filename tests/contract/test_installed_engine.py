@@ -77,8 +77,8 @@ def test_the_command_line_opens_it(package: Path) -> None:
 
 def test_it_passes_the_contract(package: Path) -> None:
     """The test that the page shows runs every theme of the contract, and every test passes or names a capability."""
-    done = run(package, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "test_mine.py")
-    assert done.returncode == 0, done.stdout[-3000:]
+    done = run(package, "-m", "pytest", "-q", "-rsfE", "-p", "no:cacheprovider", "test_mine.py")
+    assert done.returncode == 0, done.stdout[-9000:]
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed is not None
     assert int(passed[1]) > 500

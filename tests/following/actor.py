@@ -28,7 +28,7 @@ LAST = "log.ended"
 
 
 class Board:
-    """Two numbers in shared memory: the last position of the commit under way, and the last that is synced."""
+    """Two numbers in shared memory: the last position of the current commit, and the last synced one."""
 
     def __init__(self, path: str) -> None:
         with open(path, "r+b") as file:
@@ -39,7 +39,7 @@ class Board:
 
 
 class NotingDisk(FaultyFileSystem):
-    """The real disk; a sync of the current segment is noted on the board."""
+    """The real disk. It notes each sync of the current segment on the board."""
 
     def __init__(self, board: Board) -> None:
         super().__init__(Disk())
@@ -50,7 +50,7 @@ class NotingDisk(FaultyFileSystem):
 
 
 class NotingFile(FaultyFile):
-    """A file that says when it was synced."""
+    """A file that reports its syncs."""
 
     def sync(self) -> None:
         super().sync()
@@ -60,7 +60,7 @@ class NotingFile(FaultyFile):
 
 
 def say(what: Any) -> None:
-    """Write one line, at once."""
+    """Write one line, without buffering."""
     os.write(1, json.dumps(what).encode() + b"\n")
 
 
@@ -68,7 +68,7 @@ def say(what: Any) -> None:
 
 
 def write(directory: str, board_path: str, seed: str, commits: str) -> None:
-    """Append singles, batches and several streams at once, say each acknowledged position, and end the log."""
+    """Append single events, batches and several streams at once; print each acknowledged position; end the log."""
     dice, board = random.Random(seed), Board(board_path)
     store = tallystick.open(f"files:{directory}", filesystem=NotingDisk(board), segment_bytes_max=SEGMENT_BYTES_MAX)
     board.begun = board.synced = store.head()
@@ -97,7 +97,7 @@ def _append(store: Store, board: Board, parts: list[tuple[str, list[NewEvent], i
 
 
 class Follower:
-    """Takes events one after the other and refuses one that does not continue what it has seen."""
+    """Checks events one after the other, and refuses one that does not follow those before it."""
 
     def __init__(self) -> None:
         self.position = 0
@@ -106,7 +106,7 @@ class Follower:
         self.ended = False
 
     def take(self, event: tallystick.Event) -> None:
-        """Check one event and remember it."""
+        """Check one event, and keep it."""
         seq, link = self.links.get(event.stream, (0, chain.GENESIS))
         assert (event.position, event.seq) == (self.position + 1, seq + 1)
         assert event.payload is not None
@@ -119,7 +119,7 @@ class Follower:
 
 
 def read(directory: str, board_path: str, limit: str) -> None:
-    """Follow to the end of the log, say how far it got after every page, and then what the log looks like."""
+    """Follow to the end of the log. Print the position after every page, and at the end a summary of the log."""
     board, follower = Board(board_path), Follower()
     deadline = time.monotonic() + BOUND_SECONDS
     with tallystick.open(f"files:{directory}", readonly=True) as store:
@@ -145,7 +145,7 @@ def _finds(store: Store, id_: bytes, position: int) -> bool:
 
 
 def described(store: Store) -> dict[str, Any]:
-    """What a store says of itself: head, each stream's end as listed and as asked for, and a digest of its events."""
+    """A summary of a store: its head, the end of each stream by list and by lookup, and a digest of its events."""
     streams = store.streams()
     heads = {info.stream: store.stream_head(info.stream) for info in streams}
     return {
@@ -161,7 +161,7 @@ def _digest(events: list[tallystick.Event]) -> str:
 
 
 def lock(directory: str) -> None:
-    """Try to become the writer, and say what came of it."""
+    """Try to become the writer, and print the result."""
     try:
         tallystick.open(f"files:{directory}").close()
         say("opened")

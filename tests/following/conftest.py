@@ -1,4 +1,4 @@
-"""Processes beside each other on one file log, and a disk that lets a test act in the middle of an operation."""
+"""Processes that use one file log at the same time, and a disk that lets a test act within an operation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BOUND_SECONDS = 60
 
 
 class Actor:
-    """A running actor. It is killed when it says nothing more for a minute: then the test fails and does not hang."""
+    """A running actor. If it prints nothing for a minute it is killed, so that the test fails and does not hang."""
 
     def __init__(self, *arguments: object) -> None:
         command = [sys.executable, str(ACTOR), *map(str, arguments)]
@@ -33,7 +33,7 @@ class Actor:
         self.said: list[Any] = []
 
     def line(self) -> Any:
-        """The next thing that it says; an error if it ended instead."""
+        """The next line that it prints; an error if it ended instead."""
         assert self.process.stdout is not None
         text = self.process.stdout.readline()
         assert text, self.complaint()
@@ -46,14 +46,14 @@ class Actor:
         return f"the actor ended with {self.process.returncode}: {complaint}"
 
     def rest(self) -> list[Any]:
-        """Everything it says until it ends, which it must do well."""
+        """Everything that it prints until it ends. It must succeed."""
         out, complaint = self.process.communicate(timeout=BOUND_SECONDS)
         assert self.process.returncode == 0, complaint
         self.said += map(json.loads, out.splitlines())
         return self.said
 
     def kill(self) -> list[Any]:
-        """SIGKILL; returns all that it had said."""
+        """Send SIGKILL. Returns all that it had printed."""
         self.process.kill()
         out, complaint = self.process.communicate(timeout=BOUND_SECONDS)
         assert not complaint, complaint
@@ -78,7 +78,7 @@ def act() -> Iterator[Callable[..., Actor]]:
 
 @pytest.fixture(scope="session")
 def described() -> Callable[[tallystick.Store], dict[str, Any]]:
-    """What a store says of itself, as the actors say it."""
+    """A summary of a store, as the actors print it."""
     spec = importlib.util.spec_from_file_location("following_actor", ACTOR)
     assert spec is not None
     assert spec.loader is not None
@@ -90,13 +90,13 @@ def described() -> Callable[[tallystick.Store], dict[str, Any]]:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Where the log of this test lies; nothing is there yet."""
+    """The directory for the log of this test. It does not exist yet."""
     return tmp_path / "log"
 
 
 @pytest.fixture
 def board(tmp_path: Path) -> Path:
-    """The file behind the board."""
+    """The file of the board."""
     path = tmp_path / "board"
     path.write_bytes(bytes(16))
     return path
@@ -139,7 +139,7 @@ class HookedDisk(FaultyFileSystem):
 
 
 class HookedFile(FaultyFile):
-    """A file whose syncs are told of before they happen."""
+    """A file that reports its syncs before they happen."""
 
     def sync(self) -> None:
         getattr(self._system, "_call")("before", "sync", self._path)  # noqa: B009
@@ -154,5 +154,5 @@ def hooked() -> HookedDisk:
 
 @pytest.fixture(scope="session")
 def large() -> NewEvent:
-    """An event of which two do not fit into a segment of 4 KiB."""
+    """An event so large that a segment of 4 KiB cannot hold two."""
     return NewEvent("order.made", {"text": text(3000)})

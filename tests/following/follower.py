@@ -23,7 +23,7 @@ LAST = "log.ended"
 
 
 class Follower:
-    """What was seen so far, and what was wrong."""
+    """What was seen so far, and the problems."""
 
     def __init__(self, store: Store, seed: str) -> None:
         self.store = store
@@ -34,7 +34,7 @@ class Follower:
         self.problems: list[str] = []
 
     def step(self) -> bool:
-        """Read one page; says whether the log has ended."""
+        """Read one page. Returns whether the log has ended."""
         page = self.store.read(after=self.after, over_pruned=True, limit=self.dice.choice((1, 10, 200)))
         for event in page.events:
             self.take(event)
@@ -42,7 +42,7 @@ class Follower:
         return bool(page.events) and page.events[-1].type == LAST
 
     def take(self, event: Event) -> None:
-        """Look at one event."""
+        """Check one event."""
         if event.position <= self.after:
             self.problems.append(f"position {event.position} came twice, after {self.after}")
         self.after = event.position
@@ -53,7 +53,7 @@ class Follower:
             self.kept.append(event)
 
     def look_back(self) -> None:
-        """Look at something that was seen before."""
+        """Check an event that was seen before."""
         if self.kept:
             event = self.dice.choice(self.kept)
             if self.store.find(event.id) != event:

@@ -1,4 +1,4 @@
-"""One writer process, readers in other processes: they follow every commit, through rotation and through a crash."""
+"""One writer process, and readers in other processes that follow every commit through rotations and a crash."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_readers_follow_a_writer_through_rotations(act: Act, directory: Path, bo
 def test_readers_follow_a_log_whose_writer_is_killed_again_and_again(
     act: Act, directory: Path, board: Path, described: Any
 ) -> None:
-    """LH-07: recovery takes nothing back that a reader was shown, and shows nothing twice."""
+    """LH-07: recovery removes nothing that a reader has seen, and shows nothing twice."""
     dice = random.Random(4)
     tallystick.open(f"files:{directory}").close()
     readers = [act("read", directory, board, 100), act("read", directory, board, 3)]
@@ -70,8 +70,8 @@ def test_a_reader_that_comes_late_catches_up_while_the_writer_writes(
         assert reader.rest()[-1] == described(store)
 
 
-def test_a_second_writer_is_told_who_writes(act: Act, directory: Path) -> None:
-    """LH-06: a second writer gets StoreLocked with the pid of the first, and none once that one was killed."""
+def test_a_second_writer_learns_who_writes(act: Act, directory: Path) -> None:
+    """LH-06: a second writer gets StoreLocked with the pid of the first, until that one was killed."""
     tallystick.open(f"files:{directory}").close()
     board = directory.parent / "other"
     board.write_bytes(bytes(16))
@@ -88,7 +88,7 @@ def test_a_second_writer_is_told_who_writes(act: Act, directory: Path) -> None:
 
 @pytest.mark.parametrize("engine", ["files", "sqlite"])
 def test_there_is_nothing_to_read_where_no_store_is(engine: str, directory: Path) -> None:
-    """LH-06: a reader neither makes a store nor takes an empty place for one."""
+    """LH-06: a reader does not create a store, and does not accept an empty directory as one."""
     if engine == "files":
         directory.mkdir()
     with pytest.raises(errors.StoreNotFound):

@@ -1,4 +1,4 @@
-"""A reader sees what is synced and nothing else, at every step of an append and of a rotation."""
+"""A reader sees only what is synced, at every step of an append and of a rotation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def url(directory: Path) -> str:
 
 
 def test_what_is_written_but_not_synced_is_not_shown(url: str, hooked: Any) -> None:
-    """LH-07: with the frame in the file and the sync still to come, readers old and new see the log before it."""
+    """LH-07: while the frame is written but not synced, old and new readers see the log before it."""
     seen: list[tuple[int, int, int]] = []
     with tallystick.open(url, filesystem=hooked) as writer, tallystick.open(url, readonly=True) as old:
 
@@ -40,7 +40,7 @@ def test_what_is_written_but_not_synced_is_not_shown(url: str, hooked: Any) -> N
 
 
 def test_every_step_of_a_rotation_shows_the_same_log(url: str, hooked: Any, large: Any) -> None:
-    """LH-06: before each operation of an append that rotates, a reader old or new sees the whole log before it."""
+    """LH-06: before each operation of an append that rotates, old and new readers see the whole log before it."""
     steps: list[str] = []
     with tallystick.open(url, filesystem=hooked, segment_bytes_max=4096) as writer:
         writer.append("order/1", large)
@@ -61,7 +61,7 @@ def test_every_step_of_a_rotation_shows_the_same_log(url: str, hooked: Any, larg
 
 
 def whole(reader: Store) -> list[int]:
-    """The positions that a reader sees, with every question agreeing."""
+    """The positions that a reader sees. All its methods must agree."""
     found = [item.position for item in reader.events()]
     assert reader.holes() == []
     assert [item.position for item in reader.read_stream("order/1")] == found
@@ -72,7 +72,7 @@ def whole(reader: Store) -> list[int]:
 
 @pytest.mark.parametrize("rotated", [0, 1, 3])
 def test_a_rotation_while_a_reader_opens_costs_it_nothing(url: str, hooked: Any, large: Any, rotated: int) -> None:
-    """LH-06: between listing the directory and opening current.log that name may pass to another segment."""
+    """LH-06: between listing the directory and opening current.log, the name may move to another segment."""
     with tallystick.open(url, segment_bytes_max=4096) as writer:
         for _ in range(rotated + 1):
             writer.append("order/1", large)
@@ -85,7 +85,7 @@ def test_a_rotation_while_a_reader_opens_costs_it_nothing(url: str, hooked: Any,
 def test_a_rotation_while_a_reader_looks_again_costs_it_nothing(
     url: str, hooked: Any, large: Any, rotated: int
 ) -> None:
-    """LH-06: the same between the reader's noticing one rotation and its looking, when another one follows."""
+    """LH-06: the same if another rotation follows after the reader noticed one and before it looks."""
     with tallystick.open(url, segment_bytes_max=4096) as writer:
         for _ in range(rotated + 1):
             writer.append("order/1", large)
@@ -96,7 +96,7 @@ def test_a_rotation_while_a_reader_looks_again_costs_it_nothing(
 
 
 def test_a_mark_that_was_read_before_a_rotation_is_read_again(url: str, hooked: Any, large: Any) -> None:
-    """LH-07: a reader whose mark is of the segment before does not show what the writer has still to sync."""
+    """LH-07: a reader with the mark of the previous segment does not show what the writer has not synced."""
     written, go_on = threading.Event(), threading.Event()
     with tallystick.open(url, filesystem=hooked, segment_bytes_max=4096) as writer:
         writer.append("order/1", large)
@@ -130,7 +130,7 @@ def test_a_mark_that_was_read_before_a_rotation_is_read_again(url: str, hooked: 
 
 
 def test_a_reader_may_find_current_log_gone(url: str, hooked: Any, large: Any) -> None:
-    """LH-06: a rotation has a moment without current.log; a reader that listed it just before is not led astray."""
+    """LH-06: a rotation has a moment without current.log; a reader that has just listed it looks again."""
     renamed, go_on = threading.Event(), threading.Event()
     with tallystick.open(url, filesystem=hooked, segment_bytes_max=4096) as writer:
         writer.append("order/1", large)
@@ -164,7 +164,7 @@ def test_a_reader_may_find_current_log_gone(url: str, hooked: Any, large: Any) -
 
 
 def once(act: Callable[[], object]) -> Callable[[str, str], object]:
-    """A hook that acts after the first listing of the log's directory, and never again."""
+    """A hook that acts once, after the first listing of the directory."""
 
     def hook(operation: str, path: str) -> object:
         if operation == "list":
@@ -186,7 +186,7 @@ def test_a_reader_opened_before_the_first_append_sees_it(url: str) -> None:
 
 
 def test_waiting_and_reading_by_turns_shows_all_that_fits(url: str) -> None:
-    """EVT-06: as `tally tail --follow` does it: wait for the head, read up to it with a filter, go on behind it."""
+    """EVT-06: as `tally tail --follow` does: wait for the head, read up to it with a filter, continue after it."""
     only = select(type="order.paid")
     with tallystick.open(url, segment_bytes_max=4096) as writer, tallystick.open(url, readonly=True) as reader:
         after, shown = 0, []
@@ -202,8 +202,8 @@ def test_waiting_and_reading_by_turns_shows_all_that_fits(url: str) -> None:
         assert shown == [item.position for item in writer.events(selection=only)]
 
 
-def test_a_reader_that_waits_on_a_closed_store_is_told(url: str) -> None:
-    """EVT-06: a closed reader answers nothing any more."""
+def test_waiting_on_a_closed_store_is_refused(url: str) -> None:
+    """EVT-06: a closed reader refuses every call."""
     with tallystick.open(url) as writer:
         writer.append("order/1", event())
         reader = tallystick.open(url, readonly=True)

@@ -1,4 +1,4 @@
-"""Threads of one process: readers beside the writing thread, on the writer's handle and on one opened for reading."""
+"""Threads of one process: readers next to the writing thread, on the writer's handle and on a read-only one."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def url(directory: Path) -> str:
 
 
 def write(store: Store) -> int:
-    """Append commits of 1 to 5 events to four streams; the last position."""
+    """Append commits of 1 to 5 events to four streams. Returns the last position."""
     done = [store.append(f"order/{number % 4}", events(1 + number % 5, first=number)) for number in range(COMMITS)]
     return done[-1].position
 
 
 def follow(store: Store, last: Callable[[], int | None]) -> list[int]:
-    """Read what comes, and ask about each page's last event, until everything is seen; the positions."""
+    """Read pages until everything was seen, and look up the last event of each. Returns the positions."""
     seen: list[int] = []
     while (end := last()) is None or len(seen) < end:
         after = seen[-1] if seen else 0
@@ -53,7 +53,7 @@ def follow(store: Store, last: Callable[[], int | None]) -> list[int]:
 @pytest.mark.parametrize("own_handle", [True, False], ids=["writers-handle", "reading-handle"])
 @pytest.mark.parametrize("segment_bytes_max", [700, 4096])
 def test_threads_read_while_segments_rotate(url: str, own_handle: bool, segment_bytes_max: int) -> None:
-    """LH-06, EVT-06: threads beside the writer see each position once, in order, and no damage."""
+    """LH-06, EVT-06: threads next to the writer see each position once, in order, and no damage."""
     with (
         tallystick.open(url, segment_bytes_max=segment_bytes_max) as writer,
         tallystick.open(url, readonly=True) as reader,
@@ -73,7 +73,7 @@ def test_threads_read_while_segments_rotate(url: str, own_handle: bool, segment_
 
 
 def test_threads_on_one_reading_handle_do_not_see_each_other_halfway(url: str) -> None:
-    """EVT-06: while one thread takes in what is new, another on the same handle sees the log before or after it."""
+    """EVT-06: while one thread reads new events, another on the same handle sees the log before or after them."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -92,7 +92,7 @@ def test_threads_on_one_reading_handle_do_not_see_each_other_halfway(url: str) -
 
 
 def hasten(store: Store, last: int) -> int:
-    """Read page after page without ever waiting, up to a position; how many events came, each in its place."""
+    """Read pages up to a position without waiting. Returns the number of events, which must be in order."""
     after = 0
     while after < last:
         page = store.read(after=after, limit=50)
@@ -104,7 +104,7 @@ def hasten(store: Store, last: int) -> int:
 def test_a_thread_that_reads_in_the_middle_of_a_rotation_does_not_harm_the_writer(
     url: str, hooked: Any, large: Any
 ) -> None:
-    """LH-06: a reader that finds the name gone looks again, and the writer still knows what it has written since."""
+    """LH-06: a reader that finds the name gone looks again, and the writer still knows what it wrote since."""
     writer = tallystick.open(url, filesystem=hooked, segment_bytes_max=4096)
     writer.append("order/1", large)
     writer.append("order/1", large)  # a segment that nobody has read yet
@@ -137,7 +137,7 @@ def test_a_thread_that_reads_in_the_middle_of_a_rotation_does_not_harm_the_write
 
 
 def test_a_thread_that_waits_is_woken_by_the_commit(url: str) -> None:
-    """EVT-06: a thread that waits for a position is there as soon as it is, on either handle."""
+    """EVT-06: a thread that waits for a position returns as soon as it exists, on either handle."""
     with (
         tallystick.open(url) as writer,
         tallystick.open(url, readonly=True) as reader,

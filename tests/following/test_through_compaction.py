@@ -23,7 +23,7 @@ KEPT = "order/kept"
 
 
 def follower(directory: Path, seed: int) -> subprocess.Popen[str]:
-    """A process that follows, ready to begin."""
+    """A process that is ready to follow."""
     command = [sys.executable, str(FOLLOWER), str(directory), str(seed)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -32,7 +32,7 @@ def follower(directory: Path, seed: int) -> subprocess.Popen[str]:
 
 
 def test_a_follower_misses_nothing_and_sees_nothing_twice(directory: Path) -> None:
-    """LH-09: whatever is rewritten under it, each event that was not pruned comes once, and can be looked up again."""
+    """LH-09: whatever is rewritten meanwhile, each event that was not pruned comes once, and can be found again."""
     kept = rewritten = 0
     with tallystick.open(f"files:{directory}", segment_bytes_max=SEGMENT_BYTES_MAX) as store:
         store.append("order/first", NewEvent("thing.happened", {}))
@@ -61,7 +61,7 @@ def test_a_follower_misses_nothing_and_sees_nothing_twice(directory: Path) -> No
 
 
 def fill(store: Any) -> int:
-    """About two segments of events in three streams; how many are to be kept."""
+    """Append about two segments of events to three streams. Returns how many to keep."""
     for _ in range(40):
         store.append("order/pruned", [NewEvent("thing.happened", {"text": "x" * 300})] * 2)
         store.append(KEPT, NewEvent("thing.happened", {"text": "x" * 200}))
@@ -70,6 +70,6 @@ def fill(store: Any) -> int:
 
 
 def ended(process: subprocess.Popen[str]) -> Any:
-    """What a follower says at the end."""
+    """The last line of a follower."""
     output, _ = process.communicate(timeout=BOUND_SECONDS)
     return json.loads(output)

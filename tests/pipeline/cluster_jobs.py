@@ -1,7 +1,7 @@
-"""Every job, as a driver on a cluster runs it: `python cluster_jobs.py MASTER PLACE KILL JOB…`; prints what each says.
+"""Every job, as a driver on a cluster runs it: `python cluster_jobs.py MASTER PLACE KILL JOB…` prints its results.
 
-KILL is what is killed as soon as Spark works on a job: an `executor`; or the `driver`, by the test, which waits until
-it says that the job began. Expected answers come from the store itself.
+KILL is what is killed as soon as Spark runs a job: an `executor`; or the `driver`, by the test, which waits until
+the job is reported as begun. The expected results come from the store itself.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SETTINGS = {
 
 
 class Visits(Projection):
-    """What every stream saw, in order."""
+    """The events of every stream, in order."""
 
     types = ("order.noted",)
     key = "stream"
@@ -119,7 +119,7 @@ def source(spark: Any, place: Path) -> Any:
 
 
 def sink(spark: Any, place: Path) -> Any:
-    """What each stream of the written log holds."""
+    """The content of each stream of the written log."""
     from tallystick.pipeline.sink import write_events
 
     rows = [(f"order/w{n % STREAMS}", "order.paid", json.dumps({"n": n}), n) for n in range(ROWS)]
@@ -130,7 +130,7 @@ def sink(spark: Any, place: Path) -> Any:
 
 
 def archive(spark: Any, place: Path) -> Any:
-    """How far the archive goes, and its rows."""
+    """The end of the archive, and its number of rows."""
     from tallystick.pipeline.jobs.archive import archive as run
 
     done = run(spark, log(place), place / "archive", bucket_events=400)
@@ -138,7 +138,7 @@ def archive(spark: Any, place: Path) -> Any:
 
 
 def verify(spark: Any, place: Path) -> Any:
-    """Whether all is well, and how many events that is."""
+    """Whether there are no findings, and the number of events."""
     from tallystick.pipeline.jobs.verify import verify as run
 
     found = run(spark, log(place), place / "archive")
@@ -155,7 +155,7 @@ def rebuild(spark: Any, place: Path) -> Any:
 
 
 def diff(spark: Any, place: Path) -> Any:
-    """How many keys differ, of how many."""
+    """The number of keys that differ, and of all keys."""
     from tallystick.pipeline.jobs.diff import diff as run
 
     found = run(spark, log(place), Visits(), Others(), place / "archive")
@@ -163,7 +163,7 @@ def diff(spark: Any, place: Path) -> Any:
 
 
 def replay_check(spark: Any, place: Path) -> Any:
-    """How many sealed streams agree, and how many do not."""
+    """The number of sealed streams that agree, and that do not."""
     from tallystick.pipeline.jobs.replay_check import replay_check as run
 
     found = run(spark, log(place), state.registry([count]))
@@ -171,7 +171,7 @@ def replay_check(spark: Any, place: Path) -> Any:
 
 
 def compact(spark: Any, place: Path) -> Any:
-    """How many buckets there are, and whether anything is wrong."""
+    """The number of buckets, and whether there are problems."""
     from tallystick.pipeline.jobs.compact import compact as run
 
     done = run(spark, place / "archive", bucket_events=1200)
@@ -179,7 +179,7 @@ def compact(spark: Any, place: Path) -> Any:
 
 
 def growth(spark: Any, place: Path) -> Any:
-    """How many events of each type."""
+    """The number of events of each type."""
     from tallystick.pipeline.jobs.growth import growth as run
 
     return {item.type: item.events for item in run(spark, log(place), place / "archive").types}
@@ -203,7 +203,7 @@ def stream(spark: Any, place: Path) -> Any:
 
 
 def speculate(spark: Any, place: Path) -> Any:
-    """The fingerprint of rows that two attempts of a task fill at a time, and whether there were two."""
+    """The fingerprint of rows that two attempts of a task fill at the same time, and whether there were two."""
     from tallystick.pipeline.jobs.stream import stream as run
 
     for name, value in SPECULATION.items():
@@ -221,7 +221,7 @@ JOBS: dict[str, Callable[[Any, Path], Any]] = {
 
 
 def expected(place: Path) -> dict[str, Any]:
-    """What each job must say, found without Spark; the rows go with a copy of the log."""
+    """The expected result of each job, computed without Spark; the rows are those of a copy of the log."""
     import shutil
 
     shutil.copy(place / "log.db", place / "copy.db")
@@ -272,7 +272,7 @@ def kill_executor(name: str) -> bool:
 
 
 def say_begun(name: str) -> bool:
-    """Say that the job is on its way, so that this process can be killed."""
+    """Report that the job has begun, so that this process can be killed."""
     print("began", name, flush=True)
     return True
 
@@ -281,14 +281,14 @@ WHEN_RUNNING: dict[str, Callable[[str], bool]] = {"executor": kill_executor, "dr
 
 
 def when_running(spark: Any, name: str, over: threading.Event, act: Callable[[str], bool]) -> None:
-    """Do something as soon as Spark has a job, once."""
+    """Call a function once, as soon as Spark runs a job."""
     tracker = spark.sparkContext.statusTracker()
     while not over.is_set() and not (tracker.getActiveJobsIds() and act(name)):
         time.sleep(0.005)
 
 
 def run(spark: Any, place: Path, name: str, act: Callable[[str], bool]) -> None:
-    """Run a job, and say what it said."""
+    """Run a job, and print its result."""
     over = threading.Event()
     watcher = threading.Thread(target=when_running, args=(spark, name, over, act))
     watcher.start()

@@ -31,7 +31,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session on two cores; one that is running already is used and left alone."""
+    """A session on two cores; a running session is used and not stopped."""
     running = SparkSession.getActiveSession()
     if running is not None:
         yield register(running)
@@ -43,7 +43,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(params=["files", "sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A place for a log, once with each engine that has an order over all events."""
+    """A URL for a log, once with each engine that has an order over all events."""
     if request.param != "postgres":
         yield url_of(request.param, tmp_path)
         return
@@ -65,12 +65,12 @@ def files_url(tmp_path: Path) -> str:
 
 
 def url_of(engine: str, place: Path) -> str:
-    """A place for a store of an engine."""
+    """A URL for a store of one engine."""
     return {"files": f"files:{place}/log", "sqlite": f"sqlite:{place}/log.db"}[engine]
 
 
 def fill(store: Store, *, events: int = 60, streams: int = 5, seed: int = 1) -> None:
-    """Append random orders: some large, some with names that need care, in several commits."""
+    """Append random orders in several commits: some large, some with unusual names."""
     chance = random.Random(seed)
     for number in range(events):
         stream = f"order/o{chance.randrange(streams)}"
@@ -109,7 +109,7 @@ def stored() -> Callable[[str], list[Event]]:
 
 @pytest.fixture
 def rows_of() -> Callable[[DataFrame], list[Event]]:
-    """The events of a table in the order of positions."""
+    """The events of a table in order of position."""
 
     def collect(table: DataFrame) -> list[Event]:
         found = [_event(row) for row in table.select(*columns.COLUMNS).collect()]
@@ -138,7 +138,7 @@ def total(sums: dict[str, int], event: Event) -> dict[str, int]:
 
 @pytest.fixture
 def prune() -> Callable[..., None]:
-    """Prunes a stream of a log up to a seq, under a snapshot."""
+    """Prunes a stream of a log up to a seq, after a snapshot."""
 
     def run(url: str, stream: str, through: int) -> None:
         with tallystick.open(url) as store:
@@ -166,7 +166,7 @@ def jobs_of(spark: SparkSession) -> Callable[[Callable[[], object]], int]:
 
 @pytest.fixture(scope="session")
 def object_server() -> Iterator[object_store.Server]:
-    """A server that speaks S3. Where it has to be there, its absence is a failure."""
+    """A server with the S3 protocol. Where it is required, its absence is a failure."""
     program = object_store.command(Path(__file__).parents[2])
     if program is None:
         assert not os.environ.get("TALLY_REQUIRE_S3"), "moto_server is missing: make .moto"
@@ -195,5 +195,5 @@ def objects(
 
 @pytest.fixture
 def bucket_url(objects: object_store.Server) -> str:
-    """A prefix in its bucket that nobody has used."""
+    """An unused prefix in its bucket."""
     return f"s3a://{object_store.BUCKET}/{uuid.uuid4().hex}"

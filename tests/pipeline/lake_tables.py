@@ -1,4 +1,4 @@
-"""What tests of tables share: reading and changing a table as its own library does, beside our code."""
+"""Shared by tests of tables: reading and changing a table by its own library, without our code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Change = Callable[[pa.Table], pa.Table]
 
 
 def rows_of(place: str | Path, kind: str) -> pa.Table:
-    """Every row of a table, as its own library reads it, in the order of positions."""
+    """Every row of a table, as its own library reads it, in order of position."""
     if kind == "delta":
         found = pa.table(DeltaTable(str(place)).to_pyarrow_table())
     else:
@@ -33,7 +33,7 @@ def events_of(place: str | Path, kind: str) -> list[Event]:
 
 
 def rewrite(place: str | Path, kind: str, change: Change) -> None:
-    """Put other rows in the place of all rows, by the format's own library and in a commit of it."""
+    """Replace all rows by others, in a commit of the format's own library."""
     if kind == "iceberg":
         DirectoryCatalog(storage_at(place)).load_table().overwrite(change(rows_of(place, kind)))
         return
@@ -41,7 +41,7 @@ def rewrite(place: str | Path, kind: str, change: Change) -> None:
 
 
 def bounded(place: str | Path, kind: str) -> set[str]:
-    """The columns of which the table itself says anything: bounds, and counts."""
+    """The columns for which the table has bounds or counts."""
     if kind == "delta":
         names = pa.table(DeltaTable(str(place)).get_add_actions(flatten=True)).column_names
         return {name.partition(".")[2] for name in names if name.startswith(("min.", "max.", "null_count."))}

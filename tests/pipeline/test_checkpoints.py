@@ -230,7 +230,7 @@ def copy(spark: SparkSession, url: str, place: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.security
 def test_a_query_over_a_replaced_history_is_refused(spark: SparkSession, files_url: str, tmp_path: Path) -> None:
-    """SAFE-07: an offset has the link at its position, so a query refuses a log that grew differently."""
+    """SAFE-07: an offset has the link at its position, so a query stops if the log grew differently."""
     with tallystick.open(files_url) as store:
         pay(store, 7)
     with backup(files_url, tmp_path):
@@ -245,7 +245,7 @@ def test_a_query_over_a_replaced_history_is_refused(spark: SparkSession, files_u
 
 @pytest.mark.security
 def test_a_batch_that_was_begun_is_not_gone_on_with_over_another_history(files_url: str, tmp_path: Path) -> None:
-    """SAFE-07: a restarted query repeats its last batch before it asks for a new offset; that is checked too."""
+    """SAFE-07: a restarted query repeats its last batch before it asks for an offset; that is checked too."""
     reader = LogStreamReader(LogQuery(url=files_url), COLUMNS)
     with tallystick.open(files_url) as store:
         pay(store, 3)

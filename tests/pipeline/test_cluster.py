@@ -76,7 +76,7 @@ class Driver(NamedTuple):
         return {name: json.loads(text) for name, text in self.lines("said")}
 
     def kill_in(self, killed: list[str], chance: random.Random) -> None:
-        """Wait for a job in which no driver was killed yet, and kill the driver in it, unless it ends first."""
+        """Wait for a job in which no driver was killed yet, and kill the driver, unless it ends before that."""
         while self.process.poll() is None:
             for (name,) in self.lines("began"):
                 if name not in killed and name not in self.said():
@@ -171,7 +171,7 @@ def test_every_job_survives_a_killed_executor(cluster: Cluster, tmp_path: Path) 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_every_job_survives_a_killed_driver(cluster: Cluster, tmp_path: Path) -> None:
-    """PIPE-09: a job whose driver is killed publishes nothing half-finished. Run again, its result is right.
+    """PIPE-09: a job whose driver is killed publishes nothing half-finished; a second run is right.
 
     Either the whole driver is killed, or only its Python process: then its JVM and tasks run on for a moment.
     """

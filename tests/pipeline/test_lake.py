@@ -115,7 +115,7 @@ def test_a_pruned_history_comes_from_the_archive(
 def test_a_table_that_knows_more_than_the_archive_is_no_finding(
     spark: SparkSession, files_url: str, make_log: MakeLog, prune: Prune, place: Path, kind: str
 ) -> None:
-    """PIPE-03: the chain of events that only the table has, since they were pruned before a run, is checked."""
+    """PIPE-03: if events were pruned before they were archived, only the table has them: their chain is checked."""
     make_log(files_url, events=40)
     append(files_url, place, kind)
     prune(files_url, "order/o1", 2)

@@ -1,4 +1,4 @@
-"""Events in packets: whatever the sizes, each key gets its own events in order; and files that lie are refused."""
+"""Events in packets: for all sizes, each key gets its own events in order; forged files are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tallystick.pipeline.fold.packets import PacketPlan
 from tallystick.pipeline.fold.pieces import LogPiece, PieceReader
 from tallystick.pipeline.fold.states import fold
 from tallystick.pipeline.jobs.archive import archive
-from tallystick.pipeline.jobs.rebuild import computed, rebuild
+from tallystick.pipeline.jobs.rebuild import cached, rebuild
 from tallystick.pipeline.whole_log import WholeLog, whole_log
 from tallystick.projections import Projection, ViewReader
 from tallystick.projections import rebuild as rebuild_in_process
@@ -34,7 +34,7 @@ SMALL = PacketPlan(groups=3, parts=2, table_bytes=2000, packet_bytes=500)
 
 
 class Trail(Projection):
-    """The positions of a key's events, in the order in which they came, and what is left of their payloads."""
+    """The positions of a key's events, in the order of arrival, and their payloads."""
 
     types = ("order.placed", "order.paid")
 
@@ -54,14 +54,14 @@ KEYS = ("stream", "kind", "payload.customer_id")
 
 
 def expected(url: str, projection: Projection) -> dict[str, Any]:
-    """The rows that the process makes."""
+    """The rows of the in-process runner."""
     with tallystick.open(url) as store:
         rebuild_in_process(store, projection)
         return dict(ViewReader(store, projection.name).items())
 
 
 def folded(spark: SparkSession, source: WholeLog, projection: Projection) -> dict[str, Any]:
-    """The rows that Spark makes, each key once."""
+    """The rows that Spark computes, each key once."""
     rows = fold(spark, source, projection, Catalog()).collect()
     found = {row["key"]: canonical.decode(bytes(row["state"])) for row in rows}
     assert len(found) == len(rows)
@@ -97,7 +97,7 @@ def test_each_key_has_its_own_events_in_order(
     key: str,
     chosen: PacketPlan | None,
 ) -> None:
-    """PIPE-04: keys that share a group or a packet, keys over many packets, no packets at all: the same rows."""
+    """PIPE-04: keys that share a group or a packet, keys over many packets, and no packets give the same rows."""
     make_log(files_url, events=150)
     archive(spark, files_url, tmp_path / "archive", until=90, bucket_events=40)
     with tallystick.open(files_url) as store:
@@ -113,7 +113,7 @@ def test_each_key_has_its_own_events_in_order(
 def test_a_fold_goes_no_further_than_it_is_asked(
     spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path
 ) -> None:
-    """PIPE-04: an end within a file of the archive is kept."""
+    """PIPE-04: an end inside a file of the archive is respected."""
     make_log(files_url, events=60)
     archive(spark, files_url, tmp_path / "archive", bucket_events=25)
     rows = folded(spark, whole_log(files_url, tmp_path / "archive", until=40), Trail("stream"))
@@ -124,7 +124,7 @@ def test_a_fold_goes_no_further_than_it_is_asked(
 
 
 def test_packets_in_their_order_have_each_keys_events_in_order() -> None:
-    """PIPE-04: by group and number, for random keys, weights and sizes of packets; every event once."""
+    """PIPE-04: packets are in order of group and number, for random keys and sizes; every event is in them once."""
     dice = random.Random(5)
     for _ in range(60):
         count, keys = dice.randrange(1, 300), dice.randrange(1, 40)
@@ -148,7 +148,7 @@ def test_packets_in_their_order_have_each_keys_events_in_order() -> None:
 @pytest.mark.parametrize("events", [0, 1, 20_000, 2_000_000, 10**8, 256 * 10**6])
 @pytest.mark.parametrize("parts_max", [1, 8, 200, 5000])
 def test_a_plan_holds_few_states_and_leaves_no_task_without_work(events: int, parts_max: int) -> None:
-    """PIPE-04: groups have at most a quarter of a million events on average, and each task has as many of them."""
+    """PIPE-04: a group has at most 250,000 events on average, and every task has the same number of groups."""
     made = packets.plan(events, parts_max=parts_max)
     assert made is not None
     assert made.parts <= parts_max
@@ -161,11 +161,11 @@ def test_a_plan_holds_few_states_and_leaves_no_task_without_work(events: int, pa
 def test_all_parts_of_a_fold_are_computed_at_once(
     spark: SparkSession, files_url: str, make_log: MakeLog, plan: Callable[[PacketPlan | None], None]
 ) -> None:
-    """PIPE-04: one job has all of the tasks that fold; Spark's cores do not wait for one another's rows."""
+    """PIPE-04: one job has all tasks that fold, so cores do not wait for each other's rows."""
     make_log(files_url, events=60)
     plan(PacketPlan(groups=6, parts=6))
     spark.sparkContext.setJobGroup("at once", "a fold")
-    with computed(fold(spark, whole_log(files_url), Trail("stream"), Catalog())) as rows:
+    with cached(fold(spark, whole_log(files_url), Trail("stream"), Catalog())) as rows:
         tracker = spark.sparkContext.statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup("at once")]
         stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
@@ -193,10 +193,10 @@ def _read(found: list[LogPiece], reader: PieceReader, table_bytes: int = 2000) -
 def test_the_numbers_of_packets_rise_with_positions(
     spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path
 ) -> None:
-    """PIPE-04: over tables and pieces, and again the same when a task is repeated: a sort by number is one by time."""
+    """PIPE-04: numbers rise over tables and pieces, also if a task is repeated, so they sort events by position."""
     make_log(files_url, events=150)
     source = _source(spark, files_url, tmp_path / "archive", bucket_events=40)
-    found, reader = pieces.cut(source, Trail.types, cores=2)
+    found, reader = pieces.cut_pieces(source, Trail.types, cores=2)
 
     def pack(number: int) -> list[packets.Packet]:
         return list(packets._packets(reader, found[number], number, Trail("stream"), Catalog(), SMALL))
@@ -208,14 +208,14 @@ def test_the_numbers_of_packets_rise_with_positions(
     assert made[0] == pack(0)
     came: dict[str, int] = {}
     for packet in (packet for of_piece in made for packet in of_piece):
-        for _, _, events in packets.unpacked(iter([packets._batch([packet])]), Trail("stream"), Catalog()):
+        for _, _, events in packets.unpack(iter([packets._batch([packet])]), Trail("stream"), Catalog()):
             for event in events:
                 assert came.get(event.stream, 0) < event.position
                 came[event.stream] = event.position
 
 
 def _in_row_groups(source: WholeLog, *, rows: int) -> WholeLog:
-    """The same archive, its files written again in row groups of so many rows."""
+    """Rewrite the files of an archive in row groups of this many rows."""
     assert source.manifest is not None
     assert source.storage is not None
     buckets = []
@@ -231,7 +231,7 @@ def _in_row_groups(source: WholeLog, *, rows: int) -> WholeLog:
 def test_small_files_are_read_together_and_large_ones_shared(
     spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PIPE-04: enough pieces for the cores, and not twice as many; every event once, in order, however it is cut."""
+    """PIPE-04: there are enough pieces for the cores, but not twice as many; every event is read once, in order."""
     make_log(files_url, events=100)
     source = _in_row_groups(_source(spark, files_url, tmp_path / "archive"), rows=4)
     wanted = list(range(1, source.until + 1))
@@ -239,13 +239,13 @@ def test_small_files_are_read_together_and_large_ones_shared(
     for rows, least, cores, count in ways:
         monkeypatch.setattr(bucket_reader, "PIECE_ROWS", rows)
         monkeypatch.setattr(bucket_reader, "SHARE_ROWS_MIN", least)
-        found, reader = pieces.cut(source, (), cores=cores)
+        found, reader = pieces.cut_pieces(source, (), cores=cores)
         assert _read(found, reader) == wanted
         assert count <= len(found) < 2 * count  # files differ in size, so that some are cut once more
 
 
 def test_events_that_weigh_much_are_packed_a_few_at_a_time(spark: SparkSession, files_url: str, tmp_path: Path) -> None:
-    """PIPE-04: what a task holds of a piece is bounded by bytes, not by rows."""
+    """PIPE-04: the part of a piece in memory is limited by bytes, not by rows."""
     dice = random.Random(1)
     with tallystick.open(files_url) as store:
         for _ in range(20):
@@ -253,7 +253,7 @@ def test_events_that_weigh_much_are_packed_a_few_at_a_time(spark: SparkSession, 
     made = PacketPlan(groups=1, parts=1, table_bytes=1 << 20)
     archived = _source(spark, files_url, tmp_path / "archive", bucket_events=1000)
     for source in (archived, whole_log(files_url)):  # they are 24 MB
-        found, reader = pieces.cut(source, (), cores=1)
+        found, reader = pieces.cut_pieces(source, (), cores=1)
         weights = [table.nbytes for piece in found for table in reader.tables(piece, made.table_bytes)]
         assert sum(weights) > 20 << 20
         assert max(weights) < 3 << 20
@@ -267,7 +267,7 @@ def _swapped(table: pa.Table) -> pa.Table:
 
 
 def _late_swap(table: pa.Table) -> pa.Table:
-    """Whole row groups, each in order, the other way round."""
+    """Reverse whole row groups, each of which is in order."""
     return table.take(pa.array([*range(15, 25), *range(15)]))
 
 
@@ -290,10 +290,10 @@ CHANGES: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
 def test_a_file_that_holds_something_else_is_refused(
     spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path, name: str
 ) -> None:
-    """PIPE-04: even under its own hash: nothing is folded over rows that are missing or not in order."""
+    """PIPE-04: even with the right hash, rows that are missing or out of order are not folded."""
     make_log(files_url, events=60)
     source = _source(spark, files_url, tmp_path / "archive")
-    (piece, *_), reader = pieces.cut(source, (), cores=1)
+    (piece, *_), reader = pieces.cut_pieces(source, (), cores=1)
     change, reason = CHANGES[name]
     path = tmp_path / "archive" / piece.files[1].name
     pq.write_table(change(pq.read_table(path)), path, row_group_size=5)
@@ -312,7 +312,7 @@ def _flipped(file: Path) -> None:
 def test_a_file_that_was_changed_is_not_folded(
     spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path, damage: Callable[[Path], None], reason: str
 ) -> None:
-    """PIPE-04: one bit is enough; the rows of before stay, and what is wrong is told."""
+    """PIPE-04: one changed bit is refused by name, and the old rows stay."""
     make_log(files_url, events=60)
     archive(spark, files_url, tmp_path / "archive", bucket_events=25)
     bucket = manifest.load(tmp_path / "archive").buckets[1]
@@ -325,7 +325,7 @@ def test_a_file_that_was_changed_is_not_folded(
 def test_buckets_that_overlap_are_refused(
     spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path
 ) -> None:
-    """PIPE-04: pieces follow one another, so that no event is folded twice or early."""
+    """PIPE-04: buckets must follow each other, so that no event is folded twice or too early."""
     make_log(files_url, events=60)
     source = _source(spark, files_url, tmp_path / "archive")
     assert source.manifest is not None

@@ -1,4 +1,4 @@
-"""What the driver does and how work is split: few jobs, no stream and no file that one task alone has to carry."""
+"""The work of the driver and how work is split: few jobs, and no stream or file that only one task can read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VERIFY_JOBS_MAX = 20
 def test_a_verification_of_a_small_log_takes_few_jobs(
     spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path, jobs_of: JobsOf
 ) -> None:
-    """PIPE-03: a job costs Spark more than hundreds of events do."""
+    """PIPE-03: verify runs few jobs: a job costs more than hundreds of events."""
     make_log(files_url, events=300)
     archive(spark, files_url, tmp_path / "archive", until=200)
     assert jobs_of(lambda: verify(spark, files_url, tmp_path / "archive")) <= VERIFY_JOBS_MAX
@@ -42,7 +42,7 @@ def test_a_verification_of_a_small_log_takes_few_jobs(
 def test_nothing_to_merge_needs_no_spark(
     spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path
 ) -> None:
-    """PIPE-06: an archive whose buckets are large enough is not read."""
+    """PIPE-06: an archive with large enough buckets is not read."""
     make_log(files_url, events=40)
     archive(spark, files_url, tmp_path / "archive", bucket_events=20)
     no_spark: Any = None
@@ -52,7 +52,7 @@ def test_nothing_to_merge_needs_no_spark(
 def test_one_job_writes_all_buckets_again(
     spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path, jobs_of: JobsOf
 ) -> None:
-    """PIPE-02, PIPE-06: an erasure in each of eight buckets is one job, and so is a merge of all of them."""
+    """PIPE-02, PIPE-06: erasures in eight buckets are one job, and so is a merge of all eight."""
     place = tmp_path / "archive"
     make_log(files_url, events=40, streams=40)
     archive(spark, files_url, place, bucket_events=5)
@@ -77,7 +77,7 @@ def test_one_job_writes_all_buckets_again(
 
 
 def altered(place: Path, number: int, change: Callable[[Rows], None]) -> None:
-    """Change the rows of a bucket's file behind the manifest's back."""
+    """Change the rows of a bucket's file, but not the manifest."""
     file = manifest.load(place).buckets[number].events
     assert file is not None
     table = pq.read_table(place / file.name)
@@ -118,7 +118,7 @@ def test_a_hot_stream_is_checked_where_its_pieces_meet(
     seq: int,
     what: str,
 ) -> None:
-    """PIPE-03: one stream over many pieces, each a task: what is wrong at their edges is named as everywhere else."""
+    """PIPE-03: in one stream over many pieces, damage at the edges of pieces is found like anywhere else."""
     place = tmp_path / "archive"
     with tallystick.open(files_url) as store:
         for number in range(45):
@@ -137,14 +137,14 @@ def test_a_hot_stream_is_checked_where_its_pieces_meet(
 
 
 def test_ranges_go_by_the_cores_of_the_session() -> None:
-    """PIPE-01: a million events are four tasks on two cores, and forty on twenty."""
+    """PIPE-01: a million events are four tasks on two cores, and forty tasks on twenty cores."""
     counts = {cores: len(partitions.split(0, 1_000_000, partition_events=None, cores=cores)) for cores in (1, 2, 8, 20)}
     assert counts == {1: 4, 2: 4, 8: 16, 20: 40}
     assert len(partitions.split(0, 20_000, partition_events=None, cores=100)) == 1
 
 
 def test_large_events_make_small_ranges(files_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PIPE-01: a task has so many bytes at most, whatever the number of events."""
+    """PIPE-01: a task has a limited number of bytes, whatever the number of events."""
     with tallystick.open(files_url) as store:
         for number in range(40):
             store.append("order/o1", NewEvent("order.noted", {"number": number, "text": "x" * 10_000}))
@@ -156,7 +156,7 @@ def test_large_events_make_small_ranges(files_url: str, monkeypatch: pytest.Monk
 
 
 def test_a_hot_stream_of_runs_is_many_ranges(tmp_path: Path) -> None:
-    """PIPE-01: the stream of one run is split as a log is."""
+    """PIPE-01: the stream of one run is split like a log."""
     url = f"ndjson:{tmp_path}/runs"
     with tallystick.open(url) as store:
         for number in range(30):
@@ -175,17 +175,17 @@ def _file(name: str, rows: int, size: int) -> BucketFile:
 
 
 def test_files_are_shared_among_cores() -> None:
-    """PIPE-04: a large file is many shares, small ones are read together, and no task has too many bytes."""
+    """PIPE-04: a large file is read in shares, small files are read together, and no task has too many bytes."""
     large, small = _file("large", 1_000_000, 400 << 20), _file("small", 1000, 1 << 20)
-    assert len(bucket_reader.shared([large], cores=2)) == 4
-    assert len(bucket_reader.shared([large], cores=8)) == 16
-    assert [len(files) for files in bucket_reader.shared([small] * 300, cores=2)] == [250, 50]
+    assert len(bucket_reader.read_shares([large], cores=2)) == 4
+    assert len(bucket_reader.read_shares([large], cores=8)) == 16
+    assert [len(files) for files in bucket_reader.read_shares([small] * 300, cores=2)] == [250, 50]
     heavy = _file("heavy", 1000, 200 << 20)
-    assert [len(files) for files in bucket_reader.shared([heavy] * 3, cores=1)] == [1, 1, 1]
+    assert [len(files) for files in bucket_reader.read_shares([heavy] * 3, cores=1)] == [1, 1, 1]
 
 
 def test_a_range_is_never_made_for_nothing(files_url: str, make_log: MakeLog) -> None:
-    """PIPE-01: an empty part of a log is one empty range, since Spark would make one up."""
+    """PIPE-01: an empty part of a log is one empty range, since Spark would invent a partition."""
     make_log(files_url, events=3)
     with tallystick.open(files_url, readonly=True) as store:
         assert partitions.plan(store, LogQuery(url=files_url, after=3, cores=4)) == [Range(3, 3)]

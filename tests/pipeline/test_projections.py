@@ -1,4 +1,4 @@
-"""Projections on Spark: the same rows and fingerprints as in the process, in bulk and as a stream."""
+"""Projections on Spark: the same rows and fingerprints as in one process, in bulk and as a stream."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEATHS = 3
 
 
 class Balance(Projection):
-    """What every customer paid, and how often something was noted."""
+    """The payments of every customer, and the number of notes."""
 
     types = ("order.placed", "order.paid")
     key = "payload.customer_id"
@@ -35,7 +35,7 @@ class Balance(Projection):
         return {"cents": 0, "orders": [], "ratio": 0.5}
 
     def apply(self, found: dict[str, Any], event: Any) -> dict[str, Any]:
-        """One event more; depends on the order of events."""
+        """The next state; it depends on the order of events."""
         return {
             "cents": found["cents"] * 2 % 1_000_003 + event.data["cents"],
             "orders": [*found["orders"][-3:], event.stream],
@@ -44,7 +44,7 @@ class Balance(Projection):
 
 
 class History(Projection):
-    """Every stream's events, erased ones too."""
+    """The events of every stream, erased ones too."""
 
     types = ("order.placed", "order.paid", "order.noted")
     key = "stream"
@@ -70,7 +70,7 @@ def fingerprint(url: str, name: str) -> tuple[int, int, str]:
 def test_runners_agree(
     spark: SparkSession, url: str, make_log: MakeLog, tmp_path: Path, projection: Projection
 ) -> None:
-    """PIPE-04, PIPE-07: live, rebuilt in process, rebuilt on Spark from archive and tail, and streamed: same rows."""
+    """PIPE-04, PIPE-07: live, rebuilt in process, rebuilt on Spark from archive and tail, and streamed: equal rows."""
     make_log(url, events=80)
     archive(spark, url, tmp_path / "archive", until=50)
     with tallystick.open(url) as store:
@@ -92,7 +92,7 @@ def test_runners_agree(
 def test_a_repeated_batch_has_no_second_effect(
     spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PIPE-07: a query that dies after its effect and before its checkpoint repeats the batch, not the effect."""
+    """PIPE-07: a query that dies after its effect but before its checkpoint repeats the batch, not the effect."""
     make_log(files_url, events=40)
     died: list[int] = []
     is_dying = True
@@ -117,7 +117,7 @@ def test_a_repeated_batch_has_no_second_effect(
 
 
 class Resident(Projection):
-    """The most memory that the worker had while it folded a stream, in MiB."""
+    """The peak memory of the worker while it folds a stream, in MiB."""
 
     types = ("order.noted",)
     key = "stream"
@@ -138,7 +138,7 @@ class Resident(Projection):
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux for the memory of a process")
 def test_a_worker_needs_no_more_memory_for_a_longer_stream(spark: SparkSession, files_url: str) -> None:
-    """PIPE-04: twenty times the events in one stream, and the worker grows by a small part of what they weigh."""
+    """PIPE-04: with twenty times the events in one stream, the worker grows by a small part of their size."""
     most = []
     with tallystick.open(files_url) as store:
         for events in (20_000, 400_000):
@@ -152,7 +152,7 @@ def test_a_worker_needs_no_more_memory_for_a_longer_stream(spark: SparkSession, 
 
 
 def test_a_log_without_events_is_rebuilt(spark: SparkSession, files_url: str) -> None:
-    """PIPE-04: there are no rows, and the live runner goes on from there."""
+    """PIPE-04: an empty log gives no rows, and the live runner continues from there."""
     with tallystick.open(files_url) as store:
         rebuild(spark, store, Balance())
         assert ViewReader(store, "Balance").fingerprint().rows == 0
@@ -162,7 +162,7 @@ def test_a_log_without_events_is_rebuilt(spark: SparkSession, files_url: str) ->
 
 
 def test_upcasters_are_passed_on_spark_too(spark: SparkSession, files_url: str) -> None:
-    """PIPE-04: the key and the data are those after upcasting; then the key is found by Python."""
+    """PIPE-04: key and data are those after upcasting; then Python computes the key."""
     catalog = Catalog()
 
     @catalog.upcaster("order.paid", from_version=1)
@@ -185,7 +185,7 @@ def test_upcasters_are_passed_on_spark_too(spark: SparkSession, files_url: str) 
 
 @pytest.mark.parametrize("value", [5, None, ["c1"], "x" * 501, ""])
 def test_a_key_that_is_no_text_is_named(spark: SparkSession, files_url: str, value: Any) -> None:
-    """PIPE-04: a number that looks like a text in the JVM is refused as in the process, with the event's place."""
+    """PIPE-04: a number that the JVM would take for a text is refused as in the process, with the event's name."""
     with tallystick.open(files_url) as store:
         store.append("order/o1", NewEvent("order.paid", {"customer_id": "5", "cents": 1}))
         store.append("order/o1", NewEvent("order.paid", {"customer_id": value, "cents": 1}))
@@ -196,7 +196,7 @@ def test_a_key_that_is_no_text_is_named(spark: SparkSession, files_url: str, val
 
 
 def test_what_a_projection_raises_is_named(spark: SparkSession, files_url: str) -> None:
-    """PIPE-04: an exception of the projection comes with the event at which it was raised."""
+    """PIPE-04: an exception of the projection names the event at which it was raised."""
     with tallystick.open(files_url) as store:
         store.append("order/o1", NewEvent("order.paid", {"customer_id": "c", "cents": "many"}))
         with pytest.raises(errors.ProjectionFailed, match="seq 1"):

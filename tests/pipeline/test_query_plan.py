@@ -1,4 +1,4 @@
-"""SQL reads of the log what a query can need, and nothing of that leaks into the next query."""
+"""SQL reads only what a query may need, and nothing of that leaks into the next query."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CONDITIONS: dict[str, QueryNeeds] = {
 
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_what_a_condition_says_is_read_off_the_plan(spark: SparkSession, condition: str) -> None:
-    """PIPE-10: bounds of positions, types and streams; whatever else it says narrows nothing."""
+    """PIPE-10: bounds of positions, types and streams are understood; other conditions read everything."""
     query_plan.empty_events(spark).createOrReplaceTempView("some")
     found = query_plan.query_needs(spark.sql(f"select count(*) from some where {condition}"))
     assert found is not None
@@ -71,7 +71,7 @@ QUERIES: dict[str, QueryNeeds | None] = {
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_every_use_of_the_table_counts(spark: SparkSession, query: str) -> None:
-    """PIPE-10: a query that uses the table twice narrows to what either use needs; a limit is not passed by."""
+    """PIPE-10: a query that uses the table twice reads what either use needs; conditions above a limit do not count."""
     query_plan.empty_events(spark).createOrReplaceTempView("some")
     found, wanted = query_plan.query_needs(spark.sql(query)), QUERIES[query]
     assert (found is None) == (wanted is None)
@@ -80,7 +80,7 @@ def test_every_use_of_the_table_counts(spark: SparkSession, query: str) -> None:
 
 
 def test_columns_that_a_query_does_not_need_are_left_out(spark: SparkSession) -> None:
-    """PIPE-10: also where they are named on the way."""
+    """PIPE-10: also if only a subquery names them."""
     query_plan.empty_events(spark).createOrReplaceTempView("some")
     found = query_plan.query_needs(
         spark.sql("select s from (select stream as s, payload, seq from some) where seq > 2")
@@ -116,7 +116,7 @@ def _random_query(chance: random.Random) -> str:
 
 
 def test_answers_are_those_of_the_whole_table(spark: SparkSession, files_url: str, place: Path) -> None:
-    """PIPE-10: random questions, one after the other, over log and archive: nothing of one is left in the next."""
+    """PIPE-10: random queries, one after the other, over log and archive: none affects the next."""
     chance = random.Random(8)
     queries = [_random_query(chance) for _ in range(16)]
     answers = [(sql(spark, files_url, query, chance.choice([None, place])), query) for query in queries]
@@ -144,7 +144,7 @@ def _rows(table: Any) -> list[str]:
 def test_no_more_is_read_than_a_query_needs(
     spark: SparkSession, files_url: str, place: Path, query: str, wanted: QueryNeeds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PIPE-10: the log is asked for these positions and columns alone, and buckets beside them are not opened."""
+    """PIPE-10: only these positions and columns are read from the log, and other buckets are not opened."""
     asked: list[QueryNeeds] = []
     plain = query._narrowed
 
@@ -161,7 +161,7 @@ def test_no_more_is_read_than_a_query_needs(
 
 
 def test_a_table_says_which_options_would_read_less(spark: SparkSession, files_url: str, place: Path) -> None:
-    """PIPE-10: for tables of the format itself, which no condition reaches; what options ask is not said again."""
+    """PIPE-10: hints for tables of the format itself; conditions that options cover already give no hint."""
     read_events(spark, files_url, partition_events=10).createOrReplaceTempView("plain")
     query = "select count(*) from plain where position > 50 and type in ('order.paid', 'order.noted')"
     (hint,) = hints(spark.sql(query))
@@ -176,6 +176,6 @@ def test_a_table_says_which_options_would_read_less(spark: SparkSession, files_u
 
 
 def test_a_query_that_is_wrong_is_refused_as_such(spark: SparkSession, files_url: str, place: Path) -> None:
-    """PIPE-10: by what Spark says of it over the whole table."""
+    """PIPE-10: it is refused with Spark's own error over the whole table."""
     with pytest.raises(errors.JobFailed, match="nothing"), clear():
         sql(spark, files_url, "select nothing from events where position > 5", place).collect()

@@ -1,4 +1,4 @@
-"""The source, the archive and a stream beside writers that commit out of order."""
+"""The source, the archive and a stream while writers commit out of order."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ RowsOf = Callable[[DataFrame], list[Event]]
 
 
 class SparkReader:
-    """Follows the log by one table after the other; whenever there was something new, archive and stream follow too.
+    """Follows the log by one table after the other; after new events, an archive run and a stream follow too.
 
-    It goes on behind the last position that a table had: a table that went past the safe head would lose events.
+    It continues after the last position of a table: a table past the safe head would lose events.
     """
 
     def __init__(self, spark: SparkSession, url: str, org: str | None, place: Path) -> None:
@@ -36,7 +36,7 @@ class SparkReader:
         self._with_jobs = org is None
 
     def page(self, after: int) -> tuple[Positions, int]:
-        """The positions behind `after`."""
+        """The positions after `after`."""
         read = self._spark.read.format("tallystick").schema("position bigint")
         found = _positions(read.options(**self._options, after=str(after), partitionEvents="300").load())
         if found and self._with_jobs:
@@ -44,7 +44,7 @@ class SparkReader:
         return found, found[-1] if found else after
 
     def follow(self) -> None:
-        """Archive what is there, and let the streaming query process it."""
+        """Archive all events, and let the streaming query process them."""
         archive(self._spark, self._options["url"], self._place / "archive", bucket_events=500)
         read = self._spark.readStream.format("tallystick").options(**self._options, maxEventsPerTrigger="1000").load()
         write = read.writeStream.format("parquet").option("checkpointLocation", f"{self._place}/checkpoint")
@@ -73,7 +73,7 @@ def test_nothing_is_missed_beside_the_race(spark: SparkSession, postgres_url: st
 
 
 def test_a_late_commit_is_waited_for(spark: SparkSession, postgres_url: str, tmp_path: Path, rows_of: RowsOf) -> None:
-    """PIPE-01, PIPE-02, CP-04: what stands behind one that is still to come is in no table, archive or stream."""
+    """PIPE-01, PIPE-02, CP-04: events after one that may still be committed are in no table, archive or stream."""
     with tallystick.open(postgres_url) as store, psycopg.connect(postgres_url) as late:
         store.append("order/first", builders.named(1))
         _append(late, "order/late", 2)
@@ -86,7 +86,7 @@ def test_a_late_commit_is_waited_for(spark: SparkSession, postgres_url: str, tmp
 def test_a_head_that_is_proven_again_is_waited_for(
     spark: SparkSession, postgres_url: str, tmp_path: Path, rows_of: RowsOf
 ) -> None:
-    """PIPE-01, PIPE-02, CP-04: behind a gap, beside an append, a new reader cannot tell at once what others saw."""
+    """PIPE-01, PIPE-02, CP-04: after a gap, a new reader cannot prove at once what others saw during an append."""
     tallystick.open(postgres_url).close()
     with psycopg.connect(postgres_url) as first, psycopg.connect(postgres_url) as other:
         _append(first, "order/first", 1)
@@ -111,7 +111,7 @@ def test_a_head_that_is_proven_again_is_waited_for(
 
 
 def _append(connection: psycopg.Connection[Any], stream: str, number: int) -> None:
-    """Append past the store, which would publish the head; the transaction stays open."""
+    """Append without the store, which would publish the head; the transaction stays open."""
     connection.execute("SET LOCAL ROLE tally_app")
     connection.execute(
         "SELECT tally.append_event(%s, -1, 't', 1, %s::uuid, 0, '{}', '{}', NULL, 0, false, NULL, NULL)",
@@ -126,7 +126,7 @@ def _stream(spark: SparkSession, url: str, place: Path) -> None:
 
 
 def _followed(spark: SparkSession, url: str, place: Path, rows_of: RowsOf) -> list[list[str]]:
-    """The streams of a table, of the archive and of a copy by a streaming query, in the order of positions."""
+    """The streams of a table, of the archive and of a copy by a streaming query, in order of position."""
     archive(spark, url, place / "archive")
     _stream(spark, url, place)
     tables = (read_events(spark, url), read_archive(spark, place / "archive"), spark.read.parquet(f"{place}/copy"))

@@ -1,4 +1,4 @@
-"""An archive as a table of Delta Lake and of Apache Iceberg: the same files, listed once more."""
+"""An archive as a table of Delta Lake and of Apache Iceberg: a second list of the same files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RowsOf = Callable[[DataFrame], list[Event]]
 
 
 def _listed(place: Path, kind: str) -> list[Event]:
-    """What the format's own library reads."""
+    """The rows as read by the format's own library."""
     if kind == DELTA:
         table = DeltaTable(str(place)).to_pyarrow_table()
     else:
@@ -40,7 +40,7 @@ def _listed(place: Path, kind: str) -> list[Event]:
 def test_a_registered_archive_is_the_archive(
     spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path, rows_of: RowsOf, kind: str
 ) -> None:
-    """PIPE-02: the table is the archive, after it grew and after an erasure put other files in the place of some."""
+    """PIPE-02: the table equals the archive, also after it has grown, and after an erasure has replaced files."""
     place = tmp_path / "archive"
     make_log(files_url, events=40)
     archive(spark, files_url, place, bucket_events=20)
@@ -58,7 +58,7 @@ def test_a_registered_archive_is_the_archive(
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
-    """PIPE-02: a format that is not known, and an archive that is not there, are named."""
+    """PIPE-02: an unknown format and a missing archive are refused by name."""
     with pytest.raises(errors.InvalidValue):
         register(tmp_path, "hudi")
     with pytest.raises(errors.ArchiveNotFound):

@@ -1,4 +1,4 @@
-"""`replay-check` and `diff`: every sealed run folds to its fingerprint, and two versions are told apart."""
+"""`replay-check` and `diff`: every sealed run folds to its fingerprint, and differences of versions are found."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class PlacedAndPaid(Placed):
 
 
 def test_every_sealed_run_is_replayed(spark: SparkSession, url: str, make_log: MakeLog, tmp_path: Path) -> None:
-    """PIPE-05, EVT-04: full fold, snapshot + tail and fingerprint agree, also after pruning; other code does not."""
+    """PIPE-05, EVT-04: full fold, snapshot + tail and fingerprint agree, also after pruning; with other code not."""
     make_log(url, events=60)
     reducer = as_reducer(Sum)
     with tallystick.open(url) as store:
@@ -87,7 +87,7 @@ def test_every_sealed_run_is_replayed(spark: SparkSession, url: str, make_log: M
 
 
 def test_two_versions_of_a_reducer_are_told_apart(spark: SparkSession, files_url: str, make_log: MakeLog) -> None:
-    """Diff names the keys that differ, by how much, and the first event at which they part."""
+    """`diff` reports the keys that differ, by how much, and the first event after which they differ."""
     make_log(files_url, events=50)
     with tallystick.open(files_url) as store:
         large: dict[str, list[int]] = {}
@@ -103,7 +103,7 @@ def test_two_versions_of_a_reducer_are_told_apart(spark: SparkSession, files_url
 
 
 def test_two_versions_of_a_projection_are_told_apart(spark: SparkSession, files_url: str, make_log: MakeLog) -> None:
-    """So are projections that take other types."""
+    """Projections that take other types can be compared too."""
     make_log(files_url, events=50)
     found = diff(spark, files_url, Placed(), PlacedAndPaid())
     assert found.differing > 0

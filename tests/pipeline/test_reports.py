@@ -1,4 +1,4 @@
-"""What the log holds, asked in three ways: growth, SQL, and an archive with fewer files."""
+"""Reports on a log: growth, SQL, and an archive with fewer files."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ DAY_NS = 86_400 * 10**9
 
 
 def size_of(event: Event) -> int:
-    """The bytes of an event's own."""
+    """The size of an event in bytes."""
     text = len(event.stream) + len(event.type) + len(event.payload or b"") + len(event.meta)
     return text + 8 + 8 + 4 + 16 + 8 + 32 + 32
 
 
 def test_growth_counts_every_byte(spark: SparkSession, files_url: str, stored: Stored) -> None:
-    """EVT-13, PIPE-08: sizes by type, events and active streams a day, growth a day and a month, and forecasts."""
+    """EVT-13, PIPE-08: sizes by type, events and active streams per day, growth per day and month, and forecasts."""
     chance = random.Random(3)
     with tallystick.open(files_url) as store:
         for day in range(40):
@@ -77,7 +77,7 @@ def test_payload_fields_are_reachable_by_name(spark: SparkSession, url: str, mak
 def test_small_buckets_are_merged_into_fewer_files(
     spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path, stored: Stored, rows_of: RowsOf
 ) -> None:
-    """PIPE-06: the same rows in fewer files, verified; the old files stay for as long as readers may need them."""
+    """PIPE-06: the same rows in fewer files, verified; the old files stay while readers may need them."""
     place = tmp_path / "archive"
     make_log(files_url, events=45)
     archive(spark, files_url, place, bucket_events=10)
@@ -95,7 +95,7 @@ def test_small_buckets_are_merged_into_fewer_files(
 def test_a_manifest_forgets_files_that_were_removed(
     spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path
 ) -> None:
-    """PIPE-06: what left the archive is listed until its file is gone, and no longer."""
+    """PIPE-06: a replaced file stays listed until it has been removed."""
     place = tmp_path / "archive"
     make_log(files_url, events=40)
     archive(spark, files_url, place, bucket_events=10)
@@ -111,7 +111,7 @@ def test_a_manifest_forgets_files_that_were_removed(
 
 
 def test_times_are_divided_as_whole_numbers(spark: SparkSession, files_url: str) -> None:
-    """PIPE-08, PIPE-10: the last nanosecond of a day is of that day, and of its last microsecond."""
+    """PIPE-08, PIPE-10: the last nanosecond of a day belongs to that day and to its last microsecond."""
     last = 20_001 * DAY_NS - 1
     with tallystick.open(files_url) as store:
         store.append("order/o1", NewEvent("order.noted", {"VOID": 7, "gone": None}, time=last))

@@ -1,4 +1,4 @@
-"""However a projection is run, and whatever the history: inline, live, Spark in bulk and Structured Streaming agree."""
+"""For any history, inline, live, Spark in bulk and Structured Streaming give the same rows."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def rows(store: tallystick.Store, name: str) -> Found:
 
 
 def in_bulk(spark: SparkSession, store: tallystick.Store, projection: Projection, place: Path) -> Found:
-    """The rows that Spark makes of archive and tail."""
+    """The rows that Spark computes from archive and tail."""
     rebuild(spark, store, projection, place)
     return rows(store, projection.name)
 
 
 def streamed(spark: SparkSession, store: tallystick.Store, projection: Projection, place: Path) -> Found:
-    """The rows that Structured Streaming makes, from nothing, in small batches."""
+    """The rows that Structured Streaming computes from the first event, in small batches."""
     views = store.log.views
     (epoch,) = [found.epoch for found in views.places() if found.projection == projection.name]
     views.discard(projection.name, epoch, limit=10_000, live=True)

@@ -21,7 +21,7 @@ RUNS, EVENTS = 6, 5
 
 @pytest.fixture
 def runs(tmp_path: Path) -> str:
-    """Some runs, written in turns."""
+    """Some runs, whose events are interleaved."""
     url = f"ndjson:{tmp_path}/runs"
     with tallystick.open(url) as store:
         for _ in range(EVENTS):
@@ -31,7 +31,7 @@ def runs(tmp_path: Path) -> str:
 
 
 def test_a_healthy_log_of_runs_raises_no_alarm(spark: SparkSession, runs: str) -> None:
-    """PIPE-03: every event of every run is looked at."""
+    """PIPE-03: every event of every run is checked."""
     found = verify(spark, runs)
     assert found.problems == []
     assert (found.events, found.streams, found.erased) == (RUNS * EVENTS, RUNS, 0)
@@ -40,7 +40,7 @@ def test_a_healthy_log_of_runs_raises_no_alarm(spark: SparkSession, runs: str) -
 @pytest.mark.security
 @pytest.mark.parametrize("changed", ["payload", "meta", "type", "time", "link", "payload and checksum"])
 def test_a_changed_event_of_a_run_is_named(spark: SparkSession, runs: str, changed: str) -> None:
-    """SAFE-01, PIPE-03: what was changed underneath, in one run of many."""
+    """SAFE-01, PIPE-03: a change of a file of one run among many is found."""
     tamper(runs, "run/r3", 3, CHANGES[changed])
     found = verify(spark, runs)
     assert any(problem.stream == "run/r3" or "run/r3" in problem.reason for problem in found.problems), found.problems
@@ -48,14 +48,14 @@ def test_a_changed_event_of_a_run_is_named(spark: SparkSession, runs: str, chang
 
 
 def test_runs_are_counted_and_asked(spark: SparkSession, runs: str) -> None:
-    """PIPE-08, PIPE-10: growth and SQL go by streams, and need no order between them."""
+    """PIPE-08, PIPE-10: growth and SQL read by stream, and need no order between streams."""
     assert growth(spark, runs).events == RUNS * EVENTS
     (row,) = sql(spark, runs, "select count(*), sum(data.n), count(distinct stream) from events").collect()
     assert tuple(row) == (RUNS * EVENTS, 2 * RUNS * EVENTS, RUNS)
 
 
 def test_what_needs_an_order_is_refused_by_name(spark: SparkSession, runs: str, tmp_path: Path) -> None:
-    """PIPE-02: an archive goes by positions, a rebuild folds in their order."""
+    """PIPE-02: an archive and a rebuild need an order over all events, and are refused."""
     with pytest.raises(errors.NotForSpark):
         archive(spark, runs, tmp_path / "archive")
     with pytest.raises(errors.NotForSpark):
@@ -65,7 +65,7 @@ def test_what_needs_an_order_is_refused_by_name(spark: SparkSession, runs: str, 
 
 
 def test_the_names_of_fields_are_no_types(spark: SparkSession, files_url: str) -> None:
-    """PIPE-10: a field may be called as a type is written."""
+    """PIPE-10: a field may have the name of a type."""
     odd = {"OBJECT<x": 1, "a: VOID": 2, "ARRAY<VOID": 3, "`VOID`": 4, "OBJECT": {"VOID": 5}, "none": None}
     with tallystick.open(files_url) as store:
         store.append("order/a", NewEvent("order.noted", odd))

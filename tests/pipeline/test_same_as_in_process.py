@@ -1,4 +1,4 @@
-"""Upcasters, erased payloads and pruned ranges: rebuild, diff and replay-check see what the runner in process saw."""
+"""Upcasters, erased payloads and pruned ranges: rebuild, diff and replay-check see what the in-process runner sees."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tallystick.state import as_reducer
 
 
 class Paid(Projection):
-    """What every customer paid, by the name that only the upcaster gives."""
+    """The payments of every customer, under the field name that the upcaster gives."""
 
     types = ("order.paid",)
     key = "payload.customer_id"
@@ -35,7 +35,7 @@ class Paid(Projection):
 
 
 class PaidFrom(Paid):
-    """The same, but for what came from a stream."""
+    """The same, but only payments of one stream count."""
 
     def apply(self, found: dict[str, Any], event: Any) -> dict[str, Any]:
         """One payment more."""
@@ -52,14 +52,14 @@ class Sum:
         return {"cents": 0, "erased": 0}
 
     def apply(self, found: dict[str, int], event: Any) -> dict[str, int]:
-        """One event more; an outdated one would have no customer."""
+        """The next state; an outdated event would have no customer."""
         if event.data is None:
             return found | {"erased": found["erased"] + 1}
         return found | {"cents": found["cents"] + event.data["cents"] + len(event.data["customer_id"])}
 
 
 class Last(Sum):
-    """Another reducer, whose fingerprints are another's."""
+    """Another reducer, with other fingerprints."""
 
     name = "honouring.last"
 
@@ -70,7 +70,7 @@ class Last(Sum):
 
 @pytest.fixture
 def catalog() -> Catalog:
-    """Knows how an outdated payment becomes one of today."""
+    """A catalog with an upcaster for outdated payments."""
     known = Catalog()
 
     @known.upcaster("order.paid", from_version=1)
@@ -82,7 +82,7 @@ def catalog() -> Catalog:
 
 @pytest.fixture
 def archived(spark: SparkSession, files_url: str, catalog: Catalog, tmp_path: Path) -> Path:
-    """The archive of a log with outdated events, one erased before and one after it was archived, then pruned."""
+    """The archive of a log with outdated events, one erased before and one after the archive run, then pruned."""
     place = tmp_path / "archive"
     with tallystick.open(files_url) as store:  # before there was a catalog
         for number in range(24):
@@ -104,7 +104,7 @@ def archived(spark: SparkSession, files_url: str, catalog: Catalog, tmp_path: Pa
 def test_a_rebuild_takes_what_was_pruned_from_the_archive(
     spark: SparkSession, files_url: str, archived: Path, catalog: Catalog
 ) -> None:
-    """PIPE-04: upcast, erased and pruned events give the rows of before; without the archive it is refused."""
+    """PIPE-04: with upcast, erased and pruned events the rows are the same; without the archive it is refused."""
     with tallystick.open(files_url, catalog=catalog) as store:
         expected = ViewReader(store, "Paid").fingerprint().digest
         with pytest.raises(errors.HistoryPruned):
@@ -129,7 +129,7 @@ def test_a_diff_goes_over_the_whole_history(
 def test_fingerprints_are_compared_by_the_reducer_they_name(
     spark: SparkSession, files_url: str, archived: Path, catalog: Catalog
 ) -> None:
-    """PIPE-05, EVT-04: each with its own reducer and upcasters, over what was pruned; what was erased since, not."""
+    """PIPE-05, EVT-04: each with its own reducer and upcasters, over pruned events; not over events erased since."""
     both = [as_reducer(Sum), as_reducer(Last)]
     found = replay_check(spark, files_url, both, archived, catalog=catalog)
     assert (found.same, found.different) == (3, 0)

@@ -14,21 +14,21 @@ from tallystick.pipeline.spark.session import session
 
 
 def test_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PIPE-09: with SPARK_REMOTE set there would be no classic session; that is said before anything is started."""
+    """PIPE-09: with SPARK_REMOTE there would be no classic session; it is refused before anything is started."""
     monkeypatch.setenv("SPARK_REMOTE", "sc://localhost")
     with pytest.raises(errors.InvalidValue, match="SPARK_REMOTE"):
         session()
 
 
 def test_a_session_leaves_the_surroundings_as_they_were(spark: SparkSession) -> None:
-    """PIPE-09: asking again gives the running session, and no variable of this process is changed for good."""
+    """PIPE-09: a second call returns the running session, and variables of this process are restored."""
     before = dict(os.environ)
     assert session("local[2]").sparkContext is spark.sparkContext
     assert dict(os.environ) == before
 
 
 def test_a_job_shows_its_tasks(spark: SparkSession) -> None:
-    """PIPE-09: the status tracker says how many tasks are done, up to all of them."""
+    """PIPE-09: the number of tasks done is reported, up to all of them."""
     seen: list[tuple[int, int]] = []
 
     def slow(batches):  # type: ignore[no-untyped-def]

@@ -28,7 +28,7 @@ def table(spark: SparkSession) -> DataFrame:
 
 
 def test_a_table_is_appended_once(table: DataFrame, url: str, stored: Stored) -> None:
-    """PIPE-01: rows become events in their order; the same table again writes nothing."""
+    """PIPE-01: rows become events in order; writing the same table again writes nothing."""
     tallystick.open(url).close()
     for _ in range(2):
         write_events(table, url, order="at", from_content=True)
@@ -55,7 +55,7 @@ def test_a_table_that_does_not_fit_is_refused(
     options: dict[str, Any],
     expected: type[errors.TallyError],
 ) -> None:
-    """PIPE-01: no id, no payload, no order, or rows out of order: one clear error."""
+    """PIPE-01: a missing id, payload or order, or rows out of order, give one clear error."""
     tallystick.open(files_url).close()
     with pytest.raises(expected), clear():
         written = by_stream(change(table), order="at", tasks=1)
@@ -69,7 +69,7 @@ def test_a_table_that_does_not_fit_is_refused(
 def test_a_table_whose_streams_may_be_in_several_tasks_is_refused(
     table: DataFrame, tmp_path: Path, spread: str
 ) -> None:
-    """PIPE-01, SAFE-07: Spark's own writer does not bring the rows of a stream together, so it is refused."""
+    """PIPE-01, SAFE-07: Spark's own writer does not move the rows of a stream to one task, so it is refused."""
     url = f"sqlite:{tmp_path}/log.db"
     tallystick.open(url).close()
     together = by_stream(table, order="at", tasks=3)
@@ -87,7 +87,7 @@ def test_a_table_whose_streams_may_be_in_several_tasks_is_refused(
 
 
 def test_a_writer_waits_as_long_as_it_is_told(table: DataFrame, files_url: str) -> None:
-    """PIPE-01: `waitSeconds` is how long a task waits for another writer of the log."""
+    """PIPE-01: a task waits up to `waitSeconds` for another writer of the log."""
     options = {"order": "at", "idFrom": "content", "waitSeconds": "0"}
     written = by_stream(table, order="at", tasks=1).write.format("tallystick").mode("append").options(url=files_url)
     with tallystick.open(files_url), pytest.raises(errors.StoreLocked), clear():
@@ -98,7 +98,7 @@ def test_a_writer_waits_as_long_as_it_is_told(table: DataFrame, files_url: str) 
 
 
 def test_a_stream_that_went_on_meanwhile_is_a_conflict(table: DataFrame, url: str, stored: Stored) -> None:
-    """PIPE-01, SAFE-07: with `expectedSeq` nothing is stored at another place; a repeat is no harm."""
+    """PIPE-01, SAFE-07: with `expectedSeq` no event gets another seq, and a repeated write does no harm."""
     tallystick.open(url).close()
     by = Window.partitionBy("stream").orderBy("at")
     numbered = table.withColumn("place", F.row_number().over(by))
@@ -117,7 +117,7 @@ def test_a_stream_that_went_on_meanwhile_is_a_conflict(table: DataFrame, url: st
 
 @pytest.mark.parametrize("wrong", ["place * 2", "cast(null as int)", "place - 1", "cast(place as string)"])
 def test_seqs_that_do_not_follow_one_another_are_refused(table: DataFrame, files_url: str, wrong: str) -> None:
-    """PIPE-01: a gap, a null, a zero, a text."""
+    """PIPE-01: a gap, a null, a zero or a text is refused."""
     tallystick.open(files_url).close()
     numbered = table.withColumn("place", F.row_number().over(Window.partitionBy("stream").orderBy("at")))
     with pytest.raises(errors.SchemaMisfit, match="place"):

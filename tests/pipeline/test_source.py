@@ -1,4 +1,4 @@
-"""`spark.read.format("tallystick")`: the events of a log, all of them, as they are stored."""
+"""`spark.read.format("tallystick")`: all events of a log, as they are stored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RowsOf = Callable[[DataFrame], list[Event]]
 def test_a_table_holds_every_event_as_stored(
     spark: SparkSession, url: str, make_log: MakeLog, stored: Stored, rows_of: RowsOf
 ) -> None:
-    """PIPE-01: every field of every event, whatever the partitions and the engine."""
+    """PIPE-01: every field of every event, for all partitions and engines."""
     make_log(url)
     whole = stored(url)
     assert rows_of(read_events(spark, url)) == whole
@@ -34,7 +34,7 @@ def test_a_table_holds_every_event_as_stored(
 def test_bounds_and_selection(
     spark: SparkSession, url: str, make_log: MakeLog, stored: Stored, rows_of: RowsOf
 ) -> None:
-    """PIPE-01: `after`, `until`, `stream`, `type` and `tenant` choose as the store itself does."""
+    """PIPE-01: `after`, `until`, `stream`, `type` and `tenant` select the same events as the store."""
     make_log(url)
     whole = stored(url)
     assert rows_of(_chosen(spark, url, after="10", until="20")) == whole[10:20]
@@ -53,7 +53,7 @@ def _chosen(spark: SparkSession, url: str, **options: str) -> DataFrame:
 def test_columns_are_pruned_by_the_schema(
     spark: SparkSession, files_url: str, make_log: MakeLog, stored: Stored
 ) -> None:
-    """PIPE-01: `.schema(...)` decides which columns travel."""
+    """PIPE-01: `.schema(...)` decides which columns are read."""
     make_log(files_url, events=5)
     table = spark.read.format("tallystick").schema("seq bigint, stream string").load(files_url)
     assert table.columns == ["seq", "stream"]
@@ -61,7 +61,7 @@ def test_columns_are_pruned_by_the_schema(
 
 
 def test_one_table_is_one_moment(spark: SparkSession, url: str, make_log: MakeLog) -> None:
-    """PIPE-01: queries of one table agree, also after more was appended; a filter of one does not stay for the next."""
+    """PIPE-01: queries of one table agree, also after appends; a filter of one query does not affect the next."""
     make_log(url, events=20)
     table = read_events(spark, url)
     assert table.count() == 20
@@ -82,7 +82,7 @@ def test_never_past_the_head_that_was_planned(spark: SparkSession, url: str, mak
 def test_erased_payloads_are_null(
     spark: SparkSession, url: str, make_log: MakeLog, stored: Stored, rows_of: RowsOf
 ) -> None:
-    """PIPE-01, EVT-14: what was erased is not there, the envelope is."""
+    """PIPE-01, EVT-14: an erased payload is null, the envelope stays."""
     make_log(url)
     with tallystick.open(url) as store:
         state.erase(store, "order/o1", 2, reason="asked")
@@ -94,7 +94,7 @@ def test_erased_payloads_are_null(
 def test_pruned_history_is_refused_or_left_out(
     spark: SparkSession, url: str, make_log: MakeLog, prune: Callable[..., None], stored: Stored, rows_of: RowsOf
 ) -> None:
-    """PIPE-01: below the floor a read is refused by name, unless what is left was asked for."""
+    """PIPE-01: below the floor a read is refused by name, unless the rest was asked for."""
     make_log(url)
     prune(url, "order/o1", 3)
     with pytest.raises(errors.HistoryPruned), clear():
@@ -103,7 +103,7 @@ def test_pruned_history_is_refused_or_left_out(
 
 
 def test_sql_view_over_the_format(spark: SparkSession, files_url: str, make_log: MakeLog) -> None:
-    """PIPE-10: the format works in SQL alone."""
+    """PIPE-10: the format works with SQL only."""
     make_log(files_url, events=12)
     spark.sql(f"create or replace temporary view of_files using tallystick options (url '{files_url}')")
     assert spark.sql("select count(*), max(position) from of_files").first() == (12, 12)
@@ -126,7 +126,7 @@ def test_sql_view_over_the_format(spark: SparkSession, files_url: str, make_log:
 def test_bad_input_is_one_clear_error(
     spark: SparkSession, options: dict[str, str], schema: str | None, expected: type[errors.TallyError]
 ) -> None:
-    """PIPE-01: a wrong option, URL or schema is the error that the store itself would raise, in one line."""
+    """PIPE-01: a wrong option, URL or schema raises the store's own error, in one line."""
     read = spark.read.format("tallystick").options(**options)
     with pytest.raises(expected) as caught, clear():
         (read.schema(schema) if schema else read).load().count()
@@ -137,7 +137,7 @@ def test_bad_input_is_one_clear_error(
 def test_an_unreadable_segment_is_one_clear_error(
     spark: SparkSession, tmp_path: Path, make_log: MakeLog, rows_of: RowsOf
 ) -> None:
-    """PIPE-01: damage is named with its range; what is left can be asked for."""
+    """PIPE-01: damage is refused with its range; the rest can be read on request."""
     url = f"files:{tmp_path}/log"
     make_log(url, events=40)
     log = tmp_path / "log" / "current.log"

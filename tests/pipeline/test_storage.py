@@ -1,4 +1,4 @@
-"""The port to where an archive is: the same rules in a directory and in an object store, and one winner of a race."""
+"""The storage port: the same rules in a directory and in an object store, and one winner of a race."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ WRITERS = 8
 
 @pytest.fixture(params=["disk", "objects"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    """An empty place of each kind."""
+    """An empty storage of each kind."""
     given = str(tmp_path / "archive") if request.param == "disk" else request.getfixturevalue("bucket_url")
     return storage_at(given)
 
 
 def test_a_new_name_is_given_once(place: Storage) -> None:
-    """PIPE-02: whoever comes second is told so, and the first bytes stay."""
+    """PIPE-02: the second writer gets `Taken`, and the first bytes stay."""
     place.put_new("manifests/1", b"one")
     with pytest.raises(Taken):
         place.put_new("manifests/1", b"two")
@@ -40,7 +40,7 @@ def test_a_new_name_is_given_once(place: Storage) -> None:
 
 
 def test_one_of_many_writers_wins(place: Storage) -> None:
-    """PIPE-02: of eight who create the same name at once, one succeeds, and its bytes are there."""
+    """PIPE-02: of eight writers who create the same name at once, one succeeds, and its bytes are stored."""
     start = threading.Barrier(WRITERS)
 
     def create(number: int) -> bool:
@@ -58,7 +58,7 @@ def test_one_of_many_writers_wins(place: Storage) -> None:
 
 
 def test_files_are_put_read_listed_and_removed(place: Storage) -> None:
-    """PIPE-02: what is not there is `FileNotFoundError` or nothing; folders below a folder are not its files."""
+    """PIPE-02: a missing file is `FileNotFoundError` or nothing; files of subfolders are not files of a folder."""
     assert place.names("data") == []
     assert place.size("data/a") is None
     with pytest.raises(FileNotFoundError):
@@ -79,7 +79,7 @@ def test_files_are_put_read_listed_and_removed(place: Storage) -> None:
 
 
 def test_a_draft_is_seen_when_it_is_kept(place: Storage) -> None:
-    """PIPE-02: a draft is no file of the place before; afterwards it has its bytes, also many of them."""
+    """PIPE-02: a draft is not listed before `keep`; after it the file has its bytes, also if it is large."""
     body = bytes(range(256)) * 50_000
     with place.drafted() as draft:
         draft.write_bytes(body)
@@ -94,7 +94,7 @@ def test_a_draft_is_seen_when_it_is_kept(place: Storage) -> None:
 
 
 def test_the_next_manifest_is_taken_once(place: Storage) -> None:
-    """PIPE-02: two that go on from the same manifest: the second is told so; the newest is in force, old ones empty."""
+    """PIPE-02: of two commits on one manifest the second gets `Taken`; the newest is in force, old ones are empty."""
     first = manifest.save(place, Manifest(store_id="00" * 16))
     second = manifest.save(place, first)
     with pytest.raises(Taken):
@@ -111,7 +111,7 @@ def test_the_next_manifest_is_taken_once(place: Storage) -> None:
 
 
 def test_an_answer_that_is_lost_is_not_a_defeat(objects: Server, bucket_url: str) -> None:
-    """PIPE-02: the write was done, its answer lost: the client asks again, and finds its own bytes."""
+    """PIPE-02: a write succeeds but its response is lost: the client repeats it, and finds its own bytes."""
 
     def lose() -> None:
         raise AnswerLost
@@ -123,7 +123,7 @@ def test_an_answer_that_is_lost_is_not_a_defeat(objects: Server, bucket_url: str
 
 
 def test_a_write_under_way_is_not_a_defeat(objects: Server, bucket_url: str) -> None:
-    """PIPE-02: S3 answers 409 while another write, maybe the same one, is under way: nobody has lost yet."""
+    """PIPE-02: S3 responds 409 while another write, maybe the same one, is under way: nobody has lost yet."""
 
     def conflict() -> None:
         raise Conflicting
@@ -139,7 +139,7 @@ def test_a_write_under_way_is_not_a_defeat(objects: Server, bucket_url: str) -> 
 
 
 def test_a_link_whose_answer_is_lost_is_not_a_defeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PIPE-02: NFS links, loses the answer, asks again, and says that the name is there: the commit was won."""
+    """PIPE-02: NFS links, loses the response, repeats, and reports that the name exists: the commit has won."""
     link = os.link
 
     def twice(draft: Path, path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_link_whose_answer_is_lost_is_not_a_defeat(tmp_path: Path, monkeypatch
 
 
 def test_a_file_system_without_hard_links_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PIPE-02: what is lacking is said, and nothing is committed."""
+    """PIPE-02: the error names what is missing, and nothing is committed."""
 
     def refuse(*_: object) -> None:
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
@@ -168,7 +168,7 @@ def test_a_file_system_without_hard_links_is_named(tmp_path: Path, monkeypatch: 
 
 
 def test_a_store_that_ignores_the_condition_is_refused(objects: Server, bucket_url: str) -> None:
-    """PIPE-02: there each of two runs would believe that it had committed; what was there before stays in force."""
+    """PIPE-02: both of two runs would succeed there, so it is refused; the old manifest stays in force."""
     first = manifest.save(bucket_url, Manifest(store_id="00" * 16))
     objects.between.ignored.add("if-none-match")
     with pytest.raises(errors.InvalidValue, match="ignores the condition"):
@@ -182,7 +182,7 @@ def test_a_store_that_ignores_the_condition_is_refused(objects: Server, bucket_u
 @pytest.mark.security
 @pytest.mark.parametrize("outside", ["data/../../outside/x.parquet", "/tmp/x.parquet", "../outside/x.parquet", "x"])
 def test_a_manifest_that_names_a_file_elsewhere_is_refused(place: Storage, tmp_path: Path, outside: str) -> None:
-    """SAFE-07, PIPE-03: no file is read, or copied, over a name that leads out of the archive."""
+    """SAFE-07, PIPE-03: no file is read or copied by a name that leads out of the archive."""
     file = DataFile(name=outside, sha256="00" * 32, size=0, rows=0)
     bucket = Bucket(first=1, last=1, rows=0, events=file, heads=None, blocks=[])
     manifest.save(place, Manifest(store_id="00" * 16, through=1, buckets=[bucket]))
@@ -217,14 +217,14 @@ def test_a_manifest_that_names_a_file_elsewhere_is_refused(place: Storage, tmp_p
     ids=str,
 )
 def test_what_is_not_understood_is_refused(given: str | Path) -> None:
-    """SAFE-07, PIPE-02: by its name, and without the secret that may be in it."""
+    """SAFE-07, PIPE-02: the error has the URL, without a secret that may be in it."""
     with pytest.raises(errors.InvalidValue) as caught:
         storage_at(given)
     assert "hush" not in str(caught.value)
 
 
 def test_a_file_url_is_a_directory(tmp_path: Path) -> None:
-    """PIPE-02: with one slash or three, and with what is escaped in it."""
+    """PIPE-02: a file URL with one slash or three, and with escapes."""
     for url in (f"file://{tmp_path}/a%20b", f"file:{tmp_path}/a%20b", f"FILE://localhost{tmp_path}/a%20b"):
         assert storage_at(url) == DirectoryStorage(tmp_path / "a b")
 
@@ -239,7 +239,7 @@ def test_a_file_url_is_a_directory(tmp_path: Path) -> None:
     ],
 )
 def test_each_store_has_its_client(url: str, kind: str) -> None:
-    """PIPE-02: which library speaks to what; that a store is there is not asked before it is used."""
+    """PIPE-02: the scheme decides which client is used; a store is not contacted before it is used."""
     found = storage_at(url)
     assert isinstance(found, object_storage.ObjectStorage)
     assert type(found._store()).__name__ == kind
@@ -247,7 +247,7 @@ def test_each_store_has_its_client(url: str, kind: str) -> None:
 
 
 def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PIPE-02: one line, which says what to install."""
+    """PIPE-02: without obstore, one line says what to install."""
     monkeypatch.setitem(__import__("sys").modules, "obstore.store", None)
     object_storage.disconnect()
     with pytest.raises(errors.ObjectsMissing, match="obstore"):
@@ -255,7 +255,7 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_store_that_refuses_is_not_a_damaged_archive(objects: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PIPE-02: no bucket, no answer: the store's reason in one line, and no word of damage."""
+    """PIPE-02: a missing bucket or store gives its reason in one line, and is not reported as damage."""
     deeds: list[Callable[[], object]] = [
         lambda: manifest.load("s3://nowhere/x"),
         lambda: manifest.save("s3://nowhere/x", Manifest(store_id="00")),

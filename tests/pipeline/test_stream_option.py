@@ -1,4 +1,4 @@
-"""The options `stream`, `timeFrom` and `timeUntil`, and limits of a batch, asked of the source without a session."""
+"""The options `stream`, `timeFrom` and `timeUntil`, and limits of a batch, without a session."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Stored = Callable[[str], list[Event]]
 
 
 def asked(url: str, **options: Any) -> tuple[list[Any], list[Event]]:
-    """The partitions of a question, and the events of all of them in order of position."""
+    """The partitions of a query, and all their events in order of position."""
     query = parse({"url": url} | {name: str(value) for name, value in options.items()})
     reader = BatchReader(query, COLUMNS)
     parts = reader.partitions()
@@ -34,7 +34,7 @@ def asked(url: str, **options: Any) -> tuple[list[Any], list[Event]]:
 
 
 def test_streams_are_read_by_themselves(url: str, make_log: MakeLog, stored: Stored) -> None:
-    """PIPE-01: whatever the bounds, the size of a task and the other conditions, they are the events of the store."""
+    """PIPE-01: with any bounds, task sizes and other options, they are the events of the store."""
     make_log(url, events=90, streams=3)
     everything, chance = stored(url), random.Random(5)
     for _ in range(40):
@@ -52,7 +52,7 @@ def test_streams_are_read_by_themselves(url: str, make_log: MakeLog, stored: Sto
 
 
 def test_a_stream_is_found_by_the_index(files_url: str, make_log: MakeLog) -> None:
-    """PIPE-01: no range of positions is planned, and none past the bounds."""
+    """PIPE-01: partitions are ranges of streams, within the bounds."""
     make_log(files_url, events=90, streams=3)
     with tallystick.open(files_url, readonly=True) as store:
         positions = [event.position for event in store.stream("order/o1")]
@@ -63,7 +63,7 @@ def test_a_stream_is_found_by_the_index(files_url: str, make_log: MakeLog) -> No
 def test_a_pruned_stream_is_refused_or_begins_at_its_cut(
     files_url: str, make_log: MakeLog, prune: Callable[..., None]
 ) -> None:
-    """PIPE-01: as with ranges of positions; streams that nobody pruned are read whole."""
+    """PIPE-01: pruned streams are refused as with ranges of positions; other streams are read whole."""
     make_log(files_url, events=60, streams=3)
     prune(files_url, "order/o1", 5)
     with pytest.raises(errors.HistoryPruned):
@@ -75,7 +75,7 @@ def test_a_pruned_stream_is_refused_or_begins_at_its_cut(
 
 
 def test_times_choose(files_url: str) -> None:
-    """PIPE-01: from `timeFrom` on, before `timeUntil`, in ns."""
+    """PIPE-01: events at or after `timeFrom` and before `timeUntil`, in ns."""
     with tallystick.open(files_url) as store:
         for time in (5, 6, 7, 8):
             store.append("order/a", NewEvent("order.noted", {}, time=time))
@@ -84,7 +84,7 @@ def test_times_choose(files_url: str) -> None:
 
 
 def follow(url: str, **options: str) -> list[int]:
-    """Where the batches of a query end, from the first event to the head."""
+    """The ends of the batches of a query, from the first event to the head."""
     reader = LogStreamReader(parse({"url": url} | options), COLUMNS)
     reader.prepareForTriggerAvailableNow()
     at, ends = reader.initialOffset(), []
@@ -98,7 +98,7 @@ def follow(url: str, **options: str) -> list[int]:
 
 
 def test_a_batch_keeps_to_its_bytes_and_to_its_events(files_url: str) -> None:
-    """PIPE-07: whichever limit is reached first; an event that is larger than the limit is a batch of its own."""
+    """PIPE-07: whichever limit is reached first applies; an event larger than the limit is its own batch."""
     with tallystick.open(files_url) as store:
         for number in range(30):
             store.append("order/a", NewEvent("order.noted", {"text": "x" * (9000 if number == 13 else 300)}))
@@ -114,7 +114,7 @@ def test_a_batch_keeps_to_its_bytes_and_to_its_events(files_url: str) -> None:
 
 
 def test_spark_is_told_the_limit(files_url: str) -> None:
-    """PIPE-07: events before bytes, since it takes one."""
+    """PIPE-07: Spark takes one limit: that of events, if both are set."""
     query = {"url": files_url}
     kinds = [
         type(LogStreamReader(parse(query | given), COLUMNS).getDefaultReadLimit())
@@ -124,7 +124,7 @@ def test_spark_is_told_the_limit(files_url: str) -> None:
 
 
 def test_the_lag_is_reported(files_url: str, make_log: MakeLog, tmp_path: Path) -> None:
-    """PIPE-07: how many positions the last batch ends before the head."""
+    """PIPE-07: the number of positions from the end of the last batch to the head."""
     make_log(files_url, events=10)
     reader = LogStreamReader(parse({"url": files_url, "maxEventsPerTrigger": "4"}), COLUMNS)
     at = reader.initialOffset()

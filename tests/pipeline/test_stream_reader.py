@@ -20,7 +20,7 @@ RowsOf = Callable[[DataFrame], list[Event]]
 
 
 def follow(spark: SparkSession, url: str, place: Path, **options: str) -> StreamingQuery:
-    """A query that copies what is there into Parquet and stops."""
+    """A query that copies all events into Parquet and stops."""
     read = spark.readStream.format("tallystick").option("url", url).options(**options).load()
     write = read.writeStream.format("parquet").option("checkpointLocation", f"{place}/checkpoint")
     return write.option("path", f"{place}/copy").trigger(availableNow=True).start()
@@ -29,7 +29,7 @@ def follow(spark: SparkSession, url: str, place: Path, **options: str) -> Stream
 def test_a_query_goes_on_where_it_was(
     spark: SparkSession, files_url: str, make_log: MakeLog, tmp_path: Path, stored: Stored, rows_of: RowsOf
 ) -> None:
-    """PIPE-01: AvailableNow with admission control copies everything once, also over a restart and later events."""
+    """PIPE-01: AvailableNow with admission control copies every event once, also with restarts and later events."""
     make_log(files_url, events=25)
     first = follow(spark, files_url, tmp_path, maxEventsPerTrigger="10")
     first.awaitTermination()
@@ -42,7 +42,7 @@ def test_a_query_goes_on_where_it_was(
 
 
 def test_a_checkpoint_of_another_log_is_refused(spark: SparkSession, tmp_path: Path, make_log: MakeLog) -> None:
-    """PIPE-01: offsets name the store, so that a query does not go on over another history."""
+    """PIPE-01: offsets name the store, so that a query does not continue over another history."""
     one, other = f"files:{tmp_path}/one", f"files:{tmp_path}/other"
     make_log(one, events=3)
     make_log(other, events=9)

@@ -26,7 +26,7 @@ from tests.projections.summaries import SOLD, ByStream, Everything, expected, hi
 
 @pytest.mark.timeout(600)
 def test_spark_gives_the_rows_of_the_live_runner(spark: SparkSession) -> None:
-    """PIPE-04: from an archive and the log behind it, on random histories with erasures in them."""
+    """PIPE-04: from an archive and the live log after it, on random histories with erasures."""
 
     @hypothesis.settings(
         derandomize=True,
@@ -58,7 +58,7 @@ def test_spark_gives_the_rows_of_the_live_runner(spark: SparkSession) -> None:
 
 
 class Sold(Summary):
-    """What is refused in many ways."""
+    """A summary with values that are refused in several ways."""
 
     types = (SOLD,)
     key = payload.customer
@@ -68,7 +68,7 @@ class Sold(Summary):
 
 
 class Kinds(Summary):
-    """All streams of a kind in one row, and a field beside one inside it."""
+    """All streams of a kind in one row, and a field that contains another field."""
 
     types = (SOLD,)
     key = "kind"
@@ -97,7 +97,7 @@ class Kinds(Summary):
     ],
 )
 def test_a_refusal_is_the_same(body: dict[str, Any], spark: SparkSession, tmp_path: Path) -> None:
-    """The event, the measure and the reason: as the live runner says them."""
+    """The refusal names the event, the measure and the reason, as in the live runner."""
     with tallystick.open(f"sqlite:{tmp_path}/log.db") as store:
         store.append("order/1", NewEvent(SOLD, {"customer": "a", "cents": 1}))
         store.append("order/1", NewEvent(SOLD, {"customer": "b", **body}))
@@ -109,7 +109,7 @@ def test_a_refusal_is_the_same(body: dict[str, Any], spark: SparkSession, tmp_pa
 
 
 def test_all_streams_of_a_kind_in_one_row(spark: SparkSession, tmp_path: Path) -> None:
-    """The key is computed, and a field that is an object is a value too."""
+    """The key is computed; an object is a value too."""
     with tallystick.open(f"sqlite:{tmp_path}/log.db") as store:
         store.append("order/1", NewEvent(SOLD, {"to": {"city": "Ä"}, "cents": 1}, time=0))
         store.append("order/2", NewEvent(SOLD, {"to": [1.0], "cents": 2}, time=86_400_000_000_000))
@@ -127,7 +127,7 @@ def test_all_streams_of_a_kind_in_one_row(spark: SparkSession, tmp_path: Path) -
 
 
 def test_no_python_is_run_for_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has the expected form is neither made an event nor folded by Python."""
+    """Payloads of the expected form become no events, and Python does not fold them."""
 
     def never(*_: Any) -> Any:
         raise AssertionError("an event was looked at by Python")

@@ -33,7 +33,7 @@ NAMES = ("carried_shop", "carried_helper", "carried_deeper")
 
 @pytest.fixture
 def modules(tmp_path: Path) -> Iterator[Callable[..., Path]]:
-    """Writes a projection and what it imports into a directory that only this process knows of."""
+    """Writes a projection and the modules that it imports into a directory that only this process can import from."""
     before = list(sys.path)
 
     def write(how: str, call: str, *, late: str = "pass", lock: str = "") -> Path:
@@ -72,7 +72,7 @@ def test_what_a_module_imports_travels_with_it(
 def test_files_are_sent_to_the_workers(
     spark: SparkSession, files_url: str, make_log: MakeLog, modules: Callable[..., Path], form: str
 ) -> None:
-    """PIPE-09: what a function imports only when it runs, and what cannot be pickled, is sent as a file."""
+    """PIPE-09: modules imported inside functions, and modules that cannot be pickled, are sent as files."""
     make_log(files_url, events=20)
     late = "from carried_helper import add" if form == "directory" else "pass"
     how = "" if form == "directory" else "import carried_helper"
@@ -84,7 +84,7 @@ def test_files_are_sent_to_the_workers(
 
 
 def test_a_setting_reaches_the_session(spark: SparkSession, files_url: str, make_log: MakeLog) -> None:
-    """PIPE-09: `--conf` is Spark's own."""
+    """PIPE-09: `--conf` sets Spark's own settings."""
     make_log(files_url, events=3)
     before = spark.conf.get("spark.sql.shuffle.partitions")
     try:
@@ -98,14 +98,14 @@ def test_a_setting_reaches_the_session(spark: SparkSession, files_url: str, make
 
 @pytest.mark.parametrize("wrong", [["--conf", "shuffle=3"], ["--conf", "spark.x"], ["--py-files", "/nowhere.py"]])
 def test_a_setting_that_is_none_is_refused(files_url: str, wrong: list[str]) -> None:
-    """CLI-02: exit status 2, before a session is started."""
+    """CLI-02: a wrong setting gives exit status 2 before a session is started."""
     done = CliRunner().invoke(group, ["pipeline", "growth", files_url, *wrong])
     assert done.exit_code == 2
     assert "Traceback" not in done.output
 
 
 def test_sparks_page_is_named(spark: SparkSession, files_url: str, make_log: MakeLog) -> None:
-    """PIPE-09: where it is, or that the session which runs already has none."""
+    """PIPE-09: `--ui` prints the address of Spark's page, or that the running session has none."""
     make_log(files_url, events=3)
     done = CliRunner().invoke(group, ["pipeline", "growth", files_url, "--ui"])
     assert done.exit_code == 0, done.stderr

@@ -1,4 +1,4 @@
-"""`verify` on Spark: nothing wrong with a clean log, and every mutation of an archived one found at its place."""
+"""`verify` on Spark: a clean log has no findings, and every mutation of an archived log is found where it is."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def counter() -> Reducer:
 
 @pytest.fixture
 def archived(spark: SparkSession, tmp_path: Path, counter: Reducer) -> tuple[str, Path]:
-    """A log with seals, snapshots, a pruned and an erased event; archived but for its last events."""
+    """A log with seals, snapshots, a pruned and an erased event, archived except for its last events."""
     url, place = f"files:{tmp_path}/log", tmp_path / "archive"
     with tallystick.open(url) as store:
         for number in range(EVENTS):
@@ -76,13 +76,13 @@ def of(rows: Rows, stream: str) -> Rows:
 
 
 def payload_byte(rows: Rows, stream: str, chance: random.Random) -> None:
-    """One character of a payload is another."""
+    """Change one character of a payload."""
     row = chance.choice(of(rows, stream))
     row["payload"] = row["payload"].replace("number", "numbeR")
 
 
 def other_link(rows: Rows, stream: str, chance: random.Random) -> None:
-    """One bit of a link is another."""
+    """Change one bit of a link."""
     row = chance.choice(of(rows, stream))
     row["link"] = bytes([row["link"][0] ^ 1]) + row["link"][1:]
 
@@ -98,24 +98,24 @@ def other_meta(rows: Rows, stream: str, chance: random.Random) -> None:
 
 
 def dropped_row(rows: Rows, stream: str, chance: random.Random) -> None:
-    """A row in the middle is gone."""
+    """Remove a row in the middle."""
     rows.remove(chance.choice(of(rows, stream)[1:-1]))
 
 
 def swapped_rows(rows: Rows, stream: str, chance: random.Random) -> None:
-    """Two neighbours changed places."""
+    """Exchange two neighbours."""
     one, other = chance.sample(of(rows, stream), 2)
     one["seq"], other["seq"] = other["seq"], one["seq"]
 
 
 def dropped_stream(rows: Rows, stream: str, chance: random.Random) -> None:
-    """Every row of a stream is gone."""
+    """Remove every row of a stream."""
     for row in of(rows, stream):
         rows.remove(row)
 
 
 def dropped_tail(rows: Rows, stream: str, chance: random.Random) -> None:
-    """The last rows of a stream are gone."""
+    """Remove the last rows of a stream."""
     for row in of(rows, stream)[-chance.randrange(1, 4) :]:
         rows.remove(row)
 
@@ -127,12 +127,12 @@ def duplicated_row(rows: Rows, stream: str, chance: random.Random) -> None:
 
 
 def fake_erasure(rows: Rows, stream: str, chance: random.Random) -> None:
-    """A payload is gone, and nobody said so."""
+    """Remove a payload without a control fact."""
     chance.choice(of(rows, stream))["payload"] = None
 
 
 def told_erasure(rows: Rows, stream: str, chance: random.Random) -> None:
-    """A payload is gone, and a forged fact, with a link that is right, says that it was erased."""
+    """Remove a payload, and forge a fact, with the right link, that it was erased."""
     row = chance.choice(of(rows, stream))
     row["payload"] = None
     fact = {"stream": stream, "seq": row["seq"], "checksum": row["checksum"].hex(), "position": row["position"]}
@@ -140,7 +140,7 @@ def told_erasure(rows: Rows, stream: str, chance: random.Random) -> None:
 
 
 def forged_tombstone(rows: Rows, stream: str, chance: random.Random) -> None:
-    """The beginning of a stream is gone, and a forged fact says that it was pruned."""
+    """Remove the beginning of a stream, and forge a fact that it was pruned."""
     gone = of(rows, stream)[:3]
     for row in gone:
         rows.remove(row)
@@ -149,13 +149,13 @@ def forged_tombstone(rows: Rows, stream: str, chance: random.Random) -> None:
 
 
 def linked_tombstone(rows: Rows, stream: str, chance: random.Random) -> None:
-    """The same, and the forger computed the link."""
+    """The same, with the right link."""
     forged_tombstone(rows, stream, chance)
     linked(rows[-1])
 
 
 def forged(row: dict[str, Any], stream: str, type_: str, fact: dict[str, Any]) -> dict[str, Any]:
-    """A control fact that the log never recorded, in the place of a row."""
+    """Replace a row by a control fact that the log never recorded."""
     payload = canonical.encode(fact)
     changes = {"stream": facts.stream_about(stream), "seq": 1, "type": type_, "payload": payload.decode()}
     made = int.from_bytes(row["id"], "big") ^ 1
@@ -163,7 +163,7 @@ def forged(row: dict[str, Any], stream: str, type_: str, fact: dict[str, Any]) -
 
 
 def linked(row: dict[str, Any]) -> dict[str, Any]:
-    """The first event of a stream, with the link that it has to have."""
+    """The first event of a stream, with the right link."""
     names = [name for name in columns.COLUMNS if name != "signature"]
     texts = {"meta": row["meta"].encode(), "payload": None}
     row["link"] = chain.link(Event(**{name: row[name] for name in names} | texts), chain.GENESIS)
@@ -189,7 +189,7 @@ FORGERIES = (told_erasure, forged_tombstone, linked_tombstone)
 
 
 def mutate(place: Path, change: Callable[[Rows], None]) -> None:
-    """Change the rows of an archive behind the manifest's back."""
+    """Change the rows of an archive, but not the manifest."""
     paths = [place / bucket.events.name for bucket in manifest.load(place).buckets if bucket.events]
     tables = [pq.read_table(path) for path in paths]
     rows = [row | {"file": number} for number, table in enumerate(tables) for row in table.to_pylist()]
@@ -200,12 +200,12 @@ def mutate(place: Path, change: Callable[[Rows], None]) -> None:
 
 
 def places(found: VerifyResult) -> set[str]:
-    """The streams that something was found in."""
+    """The streams with findings."""
     return {problem.stream for problem in found.problems if problem.stream}
 
 
 def test_a_clean_log_raises_no_alarm(spark: SparkSession, archived: tuple[str, Path]) -> None:
-    """PIPE-03: pruned and erased events are counted as such, and nothing is wrong, with and without the archive."""
+    """PIPE-03: pruned and erased events are counted and are no findings, with and without the archive."""
     url, place = archived
     found = verify(spark, url, place)
     assert found.problems == []
@@ -217,7 +217,7 @@ def test_a_clean_log_raises_no_alarm(spark: SparkSession, archived: tuple[str, P
 
 
 def test_fifty_mutations_are_found_at_their_places(spark: SparkSession, archived: tuple[str, Path]) -> None:
-    """PIPE-03: each of 50 random mutations is named by its stream, and no stream that was left alone is."""
+    """PIPE-03: each of 50 random mutations is found in its stream, and no other stream has findings."""
     url, place = archived
     chance = random.Random(7)
     victims = [f"run/r{number}" for number in range(50)]
@@ -237,7 +237,7 @@ def test_fifty_mutations_are_found_at_their_places(spark: SparkSession, archived
 
 
 def test_the_place_of_each_mutation_is_named(spark: SparkSession, archived: tuple[str, Path]) -> None:
-    """PIPE-03: the very event that was changed or left out is named, with the one before it, and what is wrong."""
+    """PIPE-03: a finding names the event that was changed or removed, the one before it, and what is wrong."""
     url, place = archived
 
     def change(rows: Rows) -> None:
@@ -260,7 +260,7 @@ def test_the_place_of_each_mutation_is_named(spark: SparkSession, archived: tupl
 
 
 def test_signatures_of_a_community_are_checked(spark: SparkSession, tmp_path: Path) -> None:
-    """PIPE-03, COM-03: a feed that its author signed raises no alarm; a changed, missing or foreign signature does."""
+    """PIPE-03, COM-03: a feed signed by its author has no findings; a changed, missing or foreign signature does."""
     url, place, founder = f"sqlite:{tmp_path}/log.db", tmp_path / "archive", keys(1)
     with tallystick.open(url, profile="community") as store:
         log = EventLog(store, founder.node, node=founder.node)
@@ -284,7 +284,7 @@ def test_signatures_of_a_community_are_checked(spark: SparkSession, tmp_path: Pa
 
 
 def test_positions_swapped_between_streams_are_found(spark: SparkSession, archived: tuple[str, Path]) -> None:
-    """PIPE-03: what no chain covers, the manifest does: which event stands at which position."""
+    """PIPE-03: no chain covers which event is at which position, but the manifest does."""
     url, place = archived
 
     def swap(rows: Rows) -> None:

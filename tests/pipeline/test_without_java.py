@@ -1,4 +1,4 @@
-"""An archive in DuckDB, Polars and pyarrow: one call each, over files that were checked; no session of Spark."""
+"""An archive in DuckDB, Polars and pyarrow: one call each, over checked files, without a Spark session."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _PLAIN = {
 
 @pytest.fixture
 def archived(spark: SparkSession, files_url: str, make_log: Callable[..., None], tmp_path: Path) -> Path:
-    """An archive that was merged and erased from: in `data/` lies more than it is made of."""
+    """An archive after a merge and an erasure: `data/` has more files than the archive."""
     place = tmp_path / "archive"
     make_log(files_url, events=40)
     archive(spark, files_url, place, bucket_events=10)
@@ -72,12 +72,12 @@ def archived(spark: SparkSession, files_url: str, make_log: Callable[..., None],
 
 @pytest.mark.parametrize("read", [by_duckdb, by_polars, by_pyarrow])
 def test_it_is_the_log(archived: Path, files_url: str, stored: Stored, read: Read) -> None:
-    """PIPE-02: every event once, byte for byte, the erased payload null."""
+    """PIPE-02: every event once, byte for byte; the erased payload is null."""
     assert events(read(files(archived))) == stored(files_url)
 
 
 def test_a_predicate_chooses_files(archived: Path, files_url: str, stored: Stored) -> None:
-    """PIPE-02: by position and by stream; what is chosen holds all that was asked for."""
+    """PIPE-02: files can be chosen by position and by stream; they hold all selected events."""
     assert [Path(name).name[:19] for name in files(archived, after=20, until=30)] == [f"{21:019d}"]
     assert len(files(archived)) == 3
     assert files(archived, after=1000) == []
@@ -88,7 +88,7 @@ def test_a_predicate_chooses_files(archived: Path, files_url: str, stored: Store
 
 
 def test_a_file_that_is_not_as_it_was_archived_is_not_listed(archived: Path) -> None:
-    """PIPE-03: a changed byte in events or heads, a missing file: refused by name."""
+    """PIPE-03: a changed byte in events or heads, or a missing file, is refused by name."""
     heads = manifest.load(archived).buckets[0].heads
     assert heads is not None
     for name in (files(archived)[0], str(archived / heads.name)):
@@ -112,7 +112,7 @@ def test_an_archive_in_a_store_is_copied(
     stored: Stored,
     tmp_path: Path,
 ) -> None:
-    """PIPE-02: with checked copies, which are made once; without a place for them it is refused."""
+    """PIPE-02: an object store needs a directory for checked copies, which are made once."""
     make_log(files_url, events=20)
     archive(spark, files_url, bucket_url, bucket_events=10)
     with pytest.raises(errors.InvalidValue, match="copies"):
@@ -125,7 +125,7 @@ def test_an_archive_in_a_store_is_copied(
 
 
 def test_no_java_is_started(archived: Path) -> None:
-    """PIPE-02: with a JAVA_HOME that has no Java, and none on the path."""
+    """PIPE-02: it works with a JAVA_HOME without Java, and no Java on the path."""
     code = f"from tallystick.pipeline.file_list import files; print(len(files({str(archived)!r})))"
     surroundings = {"PATH": "/nowhere", "JAVA_HOME": "/nowhere", "PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], env=surroundings, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""What was pruned behind an archive is in it as it was then: a change of that is refused by every job, and named.
+"""Events that were pruned by an archive stay in it as they were: every job refuses a change, verify reports it.
 
 Each attack changes the archive as its owner could: files, manifest and hashes together.
 """
@@ -37,7 +37,7 @@ Change = Callable[[Manifest], Manifest]
 
 
 class Noted(Projection):
-    """How many events every stream had."""
+    """The number of events of every stream."""
 
     types = ("order.placed", "order.paid", "order.noted")
     key = "stream"
@@ -73,7 +73,7 @@ def fill(store: Store, events: int) -> None:
 
 @pytest.fixture(scope="module")
 def template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log that was pruned behind its archive; the log went on, and the archive after it."""
+    """A log that was pruned by its archive; then the log and the archive have grown."""
     place = tmp_path_factory.mktemp("pruned")
     url, counter = f"files:{place}/log", as_reducer(Counted)
     with tallystick.open(url) as store:
@@ -91,14 +91,14 @@ def template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture
 def pruned(template: Path, tmp_path: Path) -> Path:
-    """The archive of a copy of them; the log is beside it."""
+    """The archive of a copy of them; the log is next to it."""
     for name in ("log", "archive"):
         shutil.copytree(template / name, tmp_path / name)
     return tmp_path / "archive"
 
 
 def changed(place: Path, change: Change) -> None:
-    """Put another manifest in place, with the checksum that it needs."""
+    """Replace the manifest, with the right checksum."""
     manifest.save(place, change(manifest.read(place)))
 
 
@@ -108,12 +108,12 @@ def without(first: int) -> Callable[[list[Bucket]], list[Bucket]]:
 
 
 def empty(bucket: Bucket) -> Bucket:
-    """The bucket as if nothing had been left in its range."""
+    """The bucket as if its range had no events."""
     return Bucket(first=bucket.first, last=bucket.last, rows=0, events=None, heads=None, blocks=[])
 
 
 def buckets_as(change: Callable[[list[Bucket]], list[Bucket]]) -> Change:
-    """Other buckets, and `through` where the last of them ends."""
+    """A manifest with other buckets, and `through` at the end of the last one."""
 
     def run(found: Manifest) -> Manifest:
         buckets = change(found.buckets)
@@ -142,7 +142,7 @@ FORGED: dict[str, Change] = {
 def test_a_manifest_that_leaves_out_what_was_pruned_is_refused(
     spark: SparkSession, files_url: str, pruned: Path, change: Change
 ) -> None:
-    """SAFE-05, PIPE-04: a rebuild, a report, another run and a prune all refuse it, and the rows stay as they were."""
+    """SAFE-05, PIPE-04: a rebuild, a report, an archive run and a prune all refuse it, and the rows stay."""
     changed(pruned, change)
     with tallystick.open(files_url) as store:
         jobs: list[Callable[[], object]] = [
@@ -171,7 +171,7 @@ def test_a_manifest_that_leaves_out_what_was_pruned_is_refused(
 def test_verify_names_what_was_pruned_and_is_not_in_the_archive(
     spark: SparkSession, files_url: str, pruned: Path, name: str
 ) -> None:
-    """SAFE-05, PIPE-03: the manifest is named, and the streams whose beginning is neither here nor there."""
+    """SAFE-05, PIPE-03: verify reports the manifest, and the streams whose beginning is missing in both."""
     assert verify(spark, files_url, pruned).problems == []
     changed(pruned, FORGED[name])
     found = verify(spark, files_url, pruned)
@@ -184,7 +184,7 @@ def test_verify_names_what_was_pruned_and_is_not_in_the_archive(
 def test_a_merge_and_another_run_leave_what_is_on_record(
     spark: SparkSession, files_url: str, pruned: Path, make_log: MakeLog
 ) -> None:
-    """PIPE-06: merged and grown, the archive still has the blocks that the log relied on, and every event."""
+    """PIPE-06: merged and grown, the archive still has the blocks of the witness, and every event."""
     with tallystick.open(files_url) as store:
         rebuild(spark, store, Noted(), pruned)
         before = ViewReader(store, "Noted").fingerprint()
@@ -201,7 +201,7 @@ def test_a_merge_and_another_run_leave_what_is_on_record(
 
 
 def altered(place: Path, change: Callable[[pa.Table], pa.Table], *, forged: bool) -> None:
-    """Change the first file; `forged`: the manifest names the new one."""
+    """Change the first file; `forged`: the manifest has its new hash."""
     found = manifest.read(place)
     bucket = found.buckets[0]
     assert bucket.events is not None
@@ -220,7 +220,7 @@ def without_a_stream(table: pa.Table) -> pa.Table:
 
 
 def another_payload(table: pa.Table) -> pa.Table:
-    """Other text where there is some."""
+    """Change texts that are not null."""
     payloads = [text and text.replace("cents", "CENTS") for text in table["payload"].to_pylist()]
     return table.set_column(table.column_names.index("payload"), "payload", [payloads])
 
@@ -231,7 +231,7 @@ def reversed_rows(table: pa.Table) -> pa.Table:
 
 
 def exchanged(table: pa.Table) -> pa.Table:
-    """Two events of different streams at each other's positions."""
+    """Exchange the positions of two events of different streams."""
     rows = table.to_pylist()
     other = next(row for row in rows if row["stream"] != rows[0]["stream"])
     rows[0]["position"], other["position"] = other["position"], rows[0]["position"]
@@ -251,7 +251,7 @@ ALTERED = {
 def test_no_job_takes_a_changed_file(
     spark: SparkSession, files_url: str, pruned: Path, change: Callable[[pa.Table], pa.Table]
 ) -> None:
-    """SAFE-01, PIPE-06: SQL, a merge and a table of the archive go by the hash, whatever Spark is told to ignore."""
+    """SAFE-01, PIPE-06: SQL, a merge and a table of the archive check the hash, whatever Spark's settings ignore."""
     altered(pruned, change, forged=False)
     before = manifest.read(pruned)
     spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
@@ -272,7 +272,7 @@ def test_no_job_takes_a_changed_file(
 def test_a_merge_does_not_launder_a_file_whose_hash_was_forged_along(
     spark: SparkSession, files_url: str, pruned: Path, name: str
 ) -> None:
-    """SAFE-01, PIPE-06: the blocks tell; the merge is refused, and verify names the file's block."""
+    """SAFE-01, PIPE-06: the blocks show it: the merge is refused, and verify reports the block."""
     altered(pruned, ALTERED[name], forged=True)
     with pytest.raises(errors.ArchiveDamaged):
         compact(spark, pruned, bucket_events=100)
@@ -286,7 +286,7 @@ def test_a_merge_does_not_launder_a_file_whose_hash_was_forged_along(
 def test_every_file_that_cannot_be_read_is_named_beside_the_rest(
     spark: SparkSession, files_url: str, pruned: Path
 ) -> None:
-    """SAFE-03, PIPE-03: a missing file and an unreadable one do not end the verification, nor hide a changed event."""
+    """SAFE-03, PIPE-03: a missing or unreadable file does not end the verification, nor hide a changed event."""
     files = [bucket.events.name for bucket in manifest.read(pruned).buckets if bucket.events is not None]
     (pruned / files[0]).unlink()
     (pruned / files[1]).write_bytes(b"PAR1 and nothing")
@@ -299,7 +299,7 @@ def test_every_file_that_cannot_be_read_is_named_beside_the_rest(
 
 @pytest.mark.security
 def test_the_live_log_is_held_against_its_archive(spark: SparkSession, make_log: MakeLog, tmp_path: Path) -> None:
-    """SAFE-03, PIPE-03: a payload that was altered in the database is named, though its archive has the right one."""
+    """SAFE-03, PIPE-03: a payload changed in the database is reported, although the archive has the right one."""
     url, place = f"sqlite:{tmp_path}/log.db", tmp_path / "archive"
     make_log(url, events=20)
     archive(spark, url, place)

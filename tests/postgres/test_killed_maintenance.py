@@ -109,15 +109,20 @@ def test_killed_at_any_moment_both_happened_or_neither(
             assert verify(store.log).problems == []
 
 
-@pytest.mark.parametrize("kill", [True, False], ids=["with its server process", "client alone"])
+def _held_up(spawn: Spawn, connect: Callable[..., psycopg.Connection[Any]]) -> Any:
+    """A client that prunes, and two connections: one holds up the prune after its events are deleted, one watches."""
+    holding = connect(autocommit=False)
+    holding.execute("LOCK TABLE tally.pruned IN EXCLUSIVE MODE")
+    return holding, connect(), spawn("held")
+
+
+@pytest.mark.parametrize("kill", [True, False], ids=["with its server process", "only the client"])
 def test_killed_between_the_cut_and_its_end(
     spawn: Spawn, reopen: Callable[..., Store], connect: Callable[..., psycopg.Connection[Any]], kill: bool
 ) -> None:
     """EVT-07: the client is killed after the cut is written and the events are deleted, before the commit."""
     reopen().close()
-    holding, watching = connect(autocommit=False), connect()
-    holding.execute("LOCK TABLE tally.pruned IN EXCLUSIVE MODE")
-    child = spawn("held")
+    holding, watching, child = _held_up(spawn, connect)
     assert child.stdout is not None
     child.stdout.readline()
     for _ in range(1000):
@@ -146,9 +151,7 @@ def test_a_lost_server_process_does_not_lose_the_prune(
 ) -> None:
     """CP-05, EVT-07: a client whose server process ends in the middle finds out what happened, and does it once."""
     reopen().close()
-    holding, watching = connect(autocommit=False), connect()
-    holding.execute("LOCK TABLE tally.pruned IN EXCLUSIVE MODE")
-    child = spawn("held")
+    holding, watching, child = _held_up(spawn, connect)
     assert child.stdout is not None
     said = child.stdout.readline()
     end = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE relation = 'tally.pruned'::regclass AND NOT granted"

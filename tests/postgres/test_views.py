@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -147,25 +147,22 @@ def test_a_reason_of_any_characters_is_parked(store: Store) -> None:
 # --- races -----------------------------------------------------------------------------------------------------------
 
 
+def _after_waiting(connect: Connect, holding: psycopg.Connection[Any], work: Callable[[], object]) -> None:
+    """Start `work`, commit the open transaction as soon as `work` waits for it, and raise what `work` raises."""
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(work)
+        wait_for_a_lock(connect)
+        holding.commit()
+        working.result(30)
+
+
 def test_a_write_that_waited_compares_again(store: Store, connect: Connect) -> None:
     """CP-08: of two writes of one batch, the second begun before the first was committed, one happens."""
     place = _begun(store)
     first = connect("tally_app", autocommit=False)
     _move(first, _at(place, 5))
-    outcome: list[Any] = []
-
-    def second() -> None:
-        try:
-            outcome.append(store.log.views.write(_at(place, 9), [ViewRow("a", b"{}")], previous=0))
-        except errors.ViewMoved as moved:
-            outcome.append(moved)
-
-    waiting = threading.Thread(target=second)
-    waiting.start()
-    wait_for_a_lock(connect)
-    first.commit()
-    waiting.join(30)
-    assert isinstance(outcome[0], errors.ViewMoved)
+    with pytest.raises(errors.ViewMoved):
+        _after_waiting(connect, first, lambda: store.log.views.write(_at(place, 9), [ViewRow("a", b"{}")], previous=0))
     assert (store.log.views.rows("p").rows, store.log.views.place("p")) == ([], _at(place, 5))
 
 
@@ -175,11 +172,7 @@ def test_a_drop_reaches_the_write_it_waited_for(store: Store, connect: Connect) 
     writer = connect("tally_app", autocommit=False)
     _move(writer, _at(place, 5))
     writer.execute("INSERT INTO tally.view_rows SELECT number, 'a', false, '{}', '', NULL FROM tally.views")
-    dropping = threading.Thread(target=store.log.views.drop, args=("p", ["a"]))
-    dropping.start()
-    wait_for_a_lock(connect)
-    writer.commit()
-    dropping.join(30)
+    _after_waiting(connect, writer, lambda: store.log.views.drop("p", ["a"]))
     assert store.log.views.rows("p", keys=["a"]).rows == [ViewRow("a", None)]
 
 
@@ -189,11 +182,7 @@ def test_a_discard_reaches_the_write_it_waited_for(store: Store, connect: Connec
     writer = connect("tally_app", autocommit=False)
     writer.execute("UPDATE tally.views SET position = 5")
     writer.execute("INSERT INTO tally.view_rows SELECT number, 'a', false, '{}', '' FROM tally.views")
-    discarding = threading.Thread(target=lambda: store.log.views.discard("p", 1, limit=9))
-    discarding.start()
-    wait_for_a_lock(connect)
-    writer.commit()
-    discarding.join(30)
+    _after_waiting(connect, writer, lambda: store.log.views.discard("p", 1, limit=9))
     assert connect().execute("SELECT count(*) FROM tally.view_rows").fetchone() == (0,)
 
 
@@ -202,20 +191,8 @@ def test_a_task_that_waited_for_a_move_fills_no_batch(store: Store, connect: Con
     place = _begun(store)
     mover = connect("tally_app", autocommit=False)
     _move(mover, _at(place, 5))
-    outcome: list[BaseException] = []
-
-    def fill_late() -> None:
-        try:
-            store.log.views.fill_batch(place, b"late", [ViewRow("a", b"{}")])
-        except errors.ViewMoved as problem:
-            outcome.append(problem)
-
-    filling = threading.Thread(target=fill_late)
-    filling.start()
-    wait_for_a_lock(connect)
-    mover.commit()
-    filling.join(30)
-    assert len(outcome) == 1
+    with pytest.raises(errors.ViewMoved):
+        _after_waiting(connect, mover, lambda: store.log.views.fill_batch(place, b"late", [ViewRow("a", b"{}")]))
     assert connect().execute("SELECT count(*) FROM tally.batch_rows").fetchone() == (0,)
 
 
@@ -225,11 +202,7 @@ def test_a_drop_reaches_the_batch_it_waited_for(store: Store, connect: Connect) 
     filling = connect("tally_app", autocommit=False)
     filling.execute("SELECT number FROM tally.views FOR SHARE")
     filling.execute("INSERT INTO tally.batch_rows SELECT number, 'one', 'a', '{}', '', NULL FROM tally.views")
-    dropping = threading.Thread(target=store.log.views.drop, args=("p", ["a"]))
-    dropping.start()
-    wait_for_a_lock(connect)
-    filling.commit()
-    dropping.join(30)
+    _after_waiting(connect, filling, lambda: store.log.views.drop("p", ["a"]))
     assert connect().execute("SELECT count(*) FROM tally.batch_rows").fetchone() == (0,)
 
 
@@ -241,7 +214,7 @@ def test_nobody_but_the_service_sees_a_batch(store: Store, connect: Connect) -> 
         connect("tally_reader").execute("SELECT * FROM tally.batch_rows")
 
 
-def test_a_switch_beside_a_first_live_epoch_is_told(store: Store, connect: Connect) -> None:
+def test_a_switch_that_races_another_is_refused(store: Store, connect: Connect) -> None:
     """CP-08: of two epochs that find none live, one becomes live."""
     _begun(store, 1, live=False)
     other = connect("tally_app", autocommit=False)
@@ -249,23 +222,11 @@ def test_a_switch_beside_a_first_live_epoch_is_told(store: Store, connect: Conne
         "INSERT INTO tally.views (projection, epoch, live, definition, store_id, position, link_position, link, drops)"
         " SELECT projection, 2, true, definition, store_id, 0, 0, '', 0 FROM tally.views"
     )
-    outcome: list[BaseException] = []
-
-    def switch() -> None:
-        try:
-            store.log.views.switch("p", 1, over=None)
-        except errors.TallyError as problem:
-            outcome.append(problem)
-
-    switching = threading.Thread(target=switch)
-    switching.start()
-    wait_for_a_lock(connect)
-    other.commit()
-    switching.join(30)
-    assert [type(problem) for problem in outcome] == [errors.ViewMoved]
+    with pytest.raises(errors.ViewMoved):
+        _after_waiting(connect, other, lambda: store.log.views.switch("p", 1, over=None))
 
 
-# --- the rest --------------------------------------------------------------------------------------------------------
+# --- statements and sizes --------------------------------------------------------------------------------------------
 
 
 def test_a_batch_is_few_statements(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,7 +303,7 @@ def test_a_long_name_and_a_long_key_are_kept(store: Store) -> None:
     assert {key for key, _ in ViewReader(store, "é" * 500).items()} == set(keys)
 
 
-def test_rows_are_there_after_a_migration(store: Store, reopen: Reopen, connect: Connect) -> None:
+def test_rows_are_kept_by_a_migration(store: Store, reopen: Reopen, connect: Connect) -> None:
     """CP-12, SAFE-01: rows, places and checkpoints of an older format are served after the upgrade."""
     fill(store, 8)
     Live(store, CustomerBalance()).catch_up()

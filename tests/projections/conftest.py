@@ -21,7 +21,7 @@ DURABLE = ENGINES[1:]
 
 @contextmanager
 def url_of(engine: str, place: Path | str) -> Iterator[str]:
-    """The URL of a store of this engine inside a directory; a database goes at the end."""
+    """The URL of a store of this engine inside a directory; a database is dropped after the test."""
     if engine == "postgres":
         with postgres.database() as url:
             yield url
@@ -37,7 +37,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def open_store(tmp_path: Path) -> Iterator[Callable[..., tallystick.Store]]:
-    """Open stores that are closed in the end: those of one engine are one."""
+    """Open stores that are closed after the test; all of one engine are the same store."""
     urls: dict[str, str] = {}
     with ExitStack() as places, ExitStack() as opened:
 

@@ -1,4 +1,4 @@
-"""A summary with every measure, random histories for it, and a simple computation of its rows."""
+"""A summary with every measure, random histories for it, and its expected rows, computed in plain Python."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Everything(Summary):
 
 
 class ByStream(Everything):
-    """The same with one row per stream. It can run inline, and erased events count."""
+    """The same, with one row per stream: inline runners can run it, and erased events count."""
 
     key = "stream"
 
@@ -88,7 +88,7 @@ histories = st.lists(st.one_of(appends, appends, appends, steps, erasures), max_
 
 
 def play(store: tallystick.Store, history: list[tuple[str, Any, Any]]) -> None:
-    """Append the events of a history, with steps of live runners at random points."""
+    """Replay a history, with steps of live runners in between, at random."""
     for what, one, other in history:
         if what == "append":
             store.append(one, other)
@@ -100,14 +100,14 @@ def play(store: tallystick.Store, history: list[tuple[str, Any, Any]]) -> None:
 
 
 def rows_of(store: tallystick.Store, name: str) -> dict[str, bytes]:
-    """The stored keys and states."""
+    """Keys and states as they are stored."""
     place = store.log.views.place(name)
     assert place is not None
     return {row.key: row.state or b"" for row in store.log.views.rows(name, limit=100_000).rows}
 
 
 def expected(events: list[Event], key: str) -> dict[str, bytes]:
-    """The rows, computed simply: all events of a key at once, with decimals."""
+    """The rows, computed in plain Python: all events of a key at once, with decimals."""
     grouped: dict[str, list[Event]] = {}
     for event in events:
         if event.type in (SOLD, REFUNDED) and (key == "stream" or event.data is not None):

@@ -1,4 +1,4 @@
-"""Consumers whose handlers fail in odd ways, and settings that would stop one behind its first effect."""
+"""Consumers whose handlers fail in odd ways, and settings that would stop a consumer after its first effect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tallystick.store.deadletters import DeadLetter
 
 
 class Unspeakable(Exception):
-    """An error whose message raises in turn."""
+    """An error whose message raises another error."""
 
     def __str__(self) -> str:
         raise RuntimeError("no words")
@@ -24,7 +24,7 @@ class Unspeakable(Exception):
 def test_a_message_that_cannot_be_stored_does_not_stop_the_consumer(
     open_store: Any, engine: str, problem: Exception
 ) -> None:
-    """CP-07: whatever the exception says, the event is parked and the next one is handled."""
+    """CP-07: for any exception the event is parked and the next one is handled."""
     store = open_store(engine)
     store.append("order/1", [NewEvent("order.placed", {}), NewEvent("order.paid", {})])
     seen = []
@@ -43,13 +43,13 @@ def test_a_message_that_cannot_be_stored_does_not_stop_the_consumer(
 
 @pytest.mark.parametrize("setting", [{"save_every": 0}, {"retry_ms": -1}, {"attempts": 0}, {"save_every": 1.5}])
 def test_a_setting_that_cannot_work_is_refused_before_any_effect(open_store: Any, setting: dict[str, Any]) -> None:
-    """CP-07: not with the first event, whose effect would be repeated at every start."""
+    """CP-07: wrong settings are refused before the first event, whose effect would be repeated at every start."""
     with pytest.raises(errors.InvalidValue, match=next(iter(setting))):
         Consumer(open_store(), "mailer", print, **setting)
 
 
 class Failing(Projection):
-    """Cannot take anything, nor say why."""
+    """Fails at every event, and so does the message of its error."""
 
     types = ("order.placed",)
 
@@ -61,7 +61,7 @@ class Failing(Projection):
 
 
 def test_a_projection_that_cannot_say_why_it_fails_fails_by_name(open_store: Any) -> None:
-    """CP-08: the event is named all the same."""
+    """CP-08: the event is named nevertheless."""
     store = open_store()
     store.append("order/1", NewEvent("order.placed", {}))
     with pytest.raises(errors.ProjectionFailed, match="Unspeakable"):
@@ -69,7 +69,7 @@ def test_a_projection_that_cannot_say_why_it_fails_fails_by_name(open_store: Any
 
 
 def test_a_letter_of_another_history_replays_no_other_event(open_store: Any, engine: str) -> None:
-    """CP-07: letters stand beside the log; after a restored backup another event may have that seq, or none."""
+    """CP-07: dead letters are stored next to the log; after a restored backup their seq may be another event's."""
     store = open_store(engine)
     store.append("order/1", [NewEvent("order.placed", {}), NewEvent("order.paid", {})])
     letters, handled = store.log.dead_letters, []
@@ -83,7 +83,7 @@ def test_a_letter_of_another_history_replays_no_other_event(open_store: Any, eng
 
 
 def test_more_letters_than_a_page_are_all_counted(open_store: Any) -> None:
-    """CP-14: the gauge counts letters, not the first thousand of them."""
+    """CP-14: the gauge counts all dead letters, not only the first thousand."""
     store = open_store()
     Consumer(store, "mailer", print).catch_up()
     store.append("order/1", NewEvent("order.placed", {}))

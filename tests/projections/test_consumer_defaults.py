@@ -1,4 +1,4 @@
-"""A consumer that nobody configured: how often it tries, how long it waits, and how much a kill repeats."""
+"""The defaults of a consumer: how often it tries, how long it waits, and how much a kill repeats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tallystick.testing.builders import events
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """The process was killed."""
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def store() -> Iterator[Store]:
 
 
 def test_a_kill_repeats_the_effects_since_the_last_hundredth(store: Store) -> None:
-    """CP-07: the cursor is saved after each hundred events and at the end, so that at most 99 effects come again."""
+    """CP-07: the checkpoint is saved after every hundred events and at the end, so at most 99 effects are repeated."""
 
     def handle(event: Event) -> None:
         if event.seq == 250 and not again:
@@ -41,7 +41,7 @@ def test_a_kill_repeats_the_effects_since_the_last_hundredth(store: Store) -> No
 
 
 def test_a_handler_that_fails_is_called_three_times_and_then_the_event_is_parked(store: Store) -> None:
-    """CP-07: it waits 0.1 s, then twice that; the dead letter says how often it was tried, and the consumer goes on."""
+    """CP-07: it waits 0.1 s, then twice as long; the dead letter counts the attempts, and the consumer continues."""
     calls: list[int] = []
     waited: list[float] = []
 

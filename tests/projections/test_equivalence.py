@@ -1,4 +1,4 @@
-"""However a projection is run, and whatever the history, its rows and its fingerprint are the same."""
+"""For any runner and any history, the rows and the fingerprint of a projection are the same."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ histories = st.lists(st.one_of(appends, appends, appends, steps, erasures), max_
 
 
 def play(store: tallystick.Store, history: list[tuple[str, Any, Any]]) -> None:
-    """Do what a history says: live runners step in between, at random."""
+    """Replay a history, with steps of live runners in between, at random."""
     for what, one, other in history:
         if what == "append":
             store.append(one, other)
@@ -63,7 +63,7 @@ def play(store: tallystick.Store, history: list[tuple[str, Any, Any]]) -> None:
 @hypothesis.given(history=histories)
 @SETTINGS
 def test_inline_live_and_rebuild_agree(engine: str, history: list[tuple[str, Any, Any]]) -> None:
-    """CP-08, EVT-14: inline = live = rebuild, rows and fingerprints, on random histories with erasures in them."""
+    """CP-08, EVT-14: inline = live = rebuild, rows and fingerprints, on random histories with erasures."""
     _agree(engine, history)
 
 

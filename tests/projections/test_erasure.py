@@ -1,4 +1,4 @@
-"""Erasing a payload, and what projections had made of it."""
+"""Erasing a payload, and the states that projections computed from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tallystick.testing.shop import PLACED, CustomerBalance, OrderTotals, order_
 
 
 def test_a_key_of_which_no_event_is_left_has_no_row(open_store: Any, engine: str) -> None:
-    """Settled 25: as if the event had never had that key, live and rebuilt alike."""
+    """Settled 25: rows are as if the event never had that key, live and rebuilt."""
     store = open_store(engine)
     fill(store, 10)
     store.append("order/9", order_event(PLACED, customer="once"))
@@ -33,7 +33,7 @@ def test_a_key_of_which_no_event_is_left_has_no_row(open_store: Any, engine: str
 
 
 def test_a_runner_between_the_drop_and_the_erasure_keeps_nothing(open_store: Any, engine: str) -> None:
-    """Settled 25: what was folded again from the payload in that moment is dropped once more."""
+    """Settled 25: a state that was folded from the payload at that moment is dropped again."""
     store = open_store(engine)
     fill(store, 10)
     live = Live(store, OrderTotals())
@@ -54,7 +54,7 @@ def test_a_runner_between_the_drop_and_the_erasure_keeps_nothing(open_store: Any
 
 
 def test_a_letter_parked_between_the_drop_and_the_erasure_quotes_nothing(open_store: Any, engine: str) -> None:
-    """Settled 25: a handler that failed in that moment may have said what was in the payload."""
+    """Settled 25: the error of a handler that failed at that moment may quote the payload."""
     store = open_store(engine)
     fill(store, 10)
     (first,) = store.read_stream("order/1", limit=1)
@@ -75,12 +75,12 @@ def test_a_letter_parked_between_the_drop_and_the_erasure_quotes_nothing(open_st
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """The process was killed."""
 
 
 @pytest.mark.parametrize("run", [lambda store, made: Live(store, made).catch_up(), run_inline], ids=["live", "inline"])
 def test_a_process_that_dies_right_after_the_erasure_leaves_no_state(open_store: Any, engine: str, run: Any) -> None:
-    """Settled 25: states are dropped before the commit already, and not folded again within it."""
+    """Settled 25: states are dropped before the commit, and not folded again within it."""
     store = open_store(engine)
     fill(store, 10)
     run(store, OrderTotals())
@@ -100,7 +100,7 @@ def test_a_process_that_dies_right_after_the_erasure_leaves_no_state(open_store:
 def test_a_runner_before_a_process_that_dies_right_after_the_erasure_leaves_no_state(
     open_store: Any, engine: str
 ) -> None:
-    """Settled 25: where log and rows share a database, states go in the very commit that erases."""
+    """Settled 25: if log and rows share a database, states are dropped in the commit that erases."""
     store = open_store(engine)
     fill(store, 10)
     live = Live(store, OrderTotals())
@@ -126,7 +126,7 @@ def test_a_runner_before_a_process_that_dies_right_after_the_erasure_leaves_no_s
 def test_what_a_runner_made_before_a_crash_of_a_file_log_is_dropped_when_it_is_opened(
     open_store: Any, monkeypatch: pytest.MonkeyPatch, dies_in: str
 ) -> None:
-    """Settled 25: rows stand beside a log of files; what must still be dropped is noted for the next writer."""
+    """Settled 25: the rows of a file log are stored next to it; pending drops are recorded for the next writer."""
     store = open_store("files")
     fill(store, 10)
     live = Live(store, OrderTotals())
@@ -160,7 +160,7 @@ def test_what_a_runner_made_before_a_crash_of_a_file_log_is_dropped_when_it_is_o
 
 
 def test_an_inline_projection_folds_again_without_the_payload(open_store: Any, engine: str) -> None:
-    """Settled 25: not in the commit that erases, where the log still shows it, but in the next one."""
+    """Settled 25: not in the commit that erases, since the log still has the payload, but in the next one."""
     store = open_store(engine)
     run_inline(store, OrderTotals())
     fill(store, 10)

@@ -1,4 +1,4 @@
-"""An erasure that a projection could not survive is refused before anything is erased."""
+"""An erasure after which a projection could not be folded is refused before anything is erased."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .conftest import EMBEDDED
 
 @pytest.mark.parametrize("engine", EMBEDDED)
 def test_rows_that_cannot_be_folded_again_stand_against_an_erasure(open_store: Any, engine: str) -> None:
-    """Settled 17, 25: the row would need pruned events; refused unless accepted, and the rows go on being kept."""
+    """Settled 17, 25: the row would need pruned events: refused unless accepted, and other rows stay current."""
     store = open_store(engine)
     fill(store)
     Live(store, OrderTotals()).catch_up()

@@ -19,7 +19,7 @@ def digest(*rows: tuple[str, bytes]) -> str:
 
 
 def test_it_is_the_hash_of_sorted_lines(open_store: Any) -> None:
-    """CP-08: sha256 over `key ‖ state hash` lines in the order of keys, as docs/projections.md says."""
+    """CP-08: SHA-256 over `key ‖ state hash` lines in order of key, as docs/projections.md says."""
     store = open_store()
     for customer in ("b", "a", "é", "Z"):
         store.append("order/1", order_event(PLACED, customer=customer))
@@ -33,12 +33,12 @@ def test_it_is_the_hash_of_sorted_lines(open_store: Any) -> None:
 
 
 def test_no_two_sets_of_rows_share_a_text() -> None:
-    """A key with a newline in it cannot pass for two rows."""
+    """A key with a newline cannot be taken for two rows."""
     forged = "a\n" + hashlib.sha256(b"1").hexdigest() + "\nb"
     assert digest(("a", b"1"), ("b", b"2")) != digest((forged, b"2"))
     assert line("a\\n", b"1") != line("a\n", b"1")
 
 
 def test_every_row_counts() -> None:
-    """Another key, another state, one row more: another fingerprint."""
+    """Another key, another state or one more row gives another fingerprint."""
     assert len({digest(("a", b"1")), digest(("a", b"2")), digest(("b", b"1")), digest(("a", b"1"), ("b", b"1"))}) == 4

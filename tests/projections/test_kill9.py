@@ -1,4 +1,4 @@
-"""kill -9 of projection workers and consumers: their rows are those of a fold, whenever it hits."""
+"""kill -9 of projection workers and consumers at any moment: the rows are those of a fold."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROUNDS = int(os.environ.get("TALLY_KILL_ROUNDS", "40"))
 
 @pytest.fixture
 def chance() -> random.Random:
-    """Chance, with its seed on the page of a failure."""
+    """Random numbers; a failure prints their seed."""
     seed = random.randrange(1 << 32)
     print("seed", seed)
     return random.Random(seed)
@@ -33,7 +33,7 @@ def chance() -> random.Random:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("engine", DURABLE)
 def test_rows_survive_the_death_of_their_runners(engine: str, tmp_path: Path, chance: random.Random) -> None:
-    """CP-08: two runners with rebuilds in between, killed at any moment: rows never go back, and equal a fold."""
+    """CP-08: two runners with rebuilds, killed at any moment: rows never go back, and equal a fold."""
     reached = {"OrderTotals": 0, "CustomerBalance": 0}
     with url_of(engine, tmp_path) as url, tallystick.open(url) as store:
         for number in range(ROUNDS):
@@ -56,7 +56,7 @@ def test_rows_survive_the_death_of_their_runners(engine: str, tmp_path: Path, ch
 
 
 def _rows_are_a_fold_of_a_prefix(store: tallystick.Store, projection: Any) -> None:
-    """Whatever batch was the last to happen, it happened whole."""
+    """The last batch has happened completely."""
     until, rows = _at_rest(ViewReader(store, projection.name))
     states: dict[str, Any] = {}
     for event in store.events(until=until):
@@ -66,7 +66,7 @@ def _rows_are_a_fold_of_a_prefix(store: tallystick.Store, projection: Any) -> No
 
 
 def _at_rest(reader: ViewReader) -> tuple[int, dict[str, Any]]:
-    """A position and its rows: a server may still end what a runner that is dead began."""
+    """A position and its rows: a server may still finish the transaction of a dead runner."""
     for _ in range(100):
         until = reader.position()
         rows = dict(reader.items()) if until else {}  # before the first there are none, and reading them is refused
@@ -78,7 +78,7 @@ def _at_rest(reader: ViewReader) -> tuple[int, dict[str, Any]]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("engine", DURABLE)
 def test_inline_rows_survive_the_death_of_their_writer(engine: str, tmp_path: Path, chance: random.Random) -> None:
-    """CP-08: one transaction with the append in databases; on files caught up when the projection starts again."""
+    """CP-08: in databases one transaction with the append; on files the projection catches up at its next start."""
     head = 0
     with url_of(engine, tmp_path) as url:
         for number in range(ROUNDS // 2):
@@ -100,7 +100,7 @@ def test_inline_rows_survive_the_death_of_their_writer(engine: str, tmp_path: Pa
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("engine", DURABLE)
 def test_a_consumer_that_is_killed_skips_nothing(engine: str, tmp_path: Path, chance: random.Random) -> None:
-    """CP-07: every event has its effect at least once, in order but for what is repeated."""
+    """CP-07: every event has its effect at least once, in order except for repeats."""
     effects = tmp_path / "effects"
     with url_of(engine, tmp_path) as url, tallystick.open(url) as store:
         for number in range(ROUNDS // 2):

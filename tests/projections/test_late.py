@@ -15,7 +15,7 @@ from tallystick.testing.builders import event
 
 
 class Trace:
-    """A view that shows in which order it was fed."""
+    """A view that records the order of its events."""
 
     def __init__(self) -> None:
         self.seen: list[int] = []
@@ -55,7 +55,7 @@ class Feed:
 @pytest.mark.parametrize("arrival", list(itertools.permutations([(1, 4), (2,), (5, 3)])))
 @pytest.mark.parametrize("snapshot_events", [1, 2, 100])
 def test_the_order_of_arrival_does_not_matter(arrival: Any, snapshot_events: int) -> None:
-    """COM-07: the view ends as if all had come in the merged order."""
+    """COM-07: the view ends as if all events had come in the merged order."""
     feed = Feed()
     late = LateView(Trace(), feed.history, snapshot_events=snapshot_events)
     for batch in arrival:
@@ -64,7 +64,7 @@ def test_the_order_of_arrival_does_not_matter(arrival: Any, snapshot_events: int
 
 
 def test_a_late_batch_goes_back_once_and_not_to_the_beginning() -> None:
-    """COM-07: several late events of a batch cost one rolling back, to the newest snapshot before them."""
+    """COM-07: several late events of a batch cost one rollback, to the newest snapshot before them."""
     feed = Feed()
     late = LateView(Trace(), feed.history, snapshot_events=10)
     late.take(feed.arrive(*range(1, 101)))
@@ -77,7 +77,7 @@ def test_a_late_batch_goes_back_once_and_not_to_the_beginning() -> None:
 
 @pytest.mark.parametrize("snapshot_events", [1, 2, 100])
 def test_what_comes_twice_is_applied_once(snapshot_events: int) -> None:
-    """COM-07: peers send again what they do not know to have arrived, also the very last event."""
+    """COM-07: peers repeat events whose arrival they do not know of, also the last event."""
     feed = Feed()
     late = LateView(Trace(), feed.history, snapshot_events=snapshot_events)
     events = feed.arrive(1, 2, 3)
@@ -87,7 +87,7 @@ def test_what_comes_twice_is_applied_once(snapshot_events: int) -> None:
 
 
 def test_a_view_that_was_used_before_begins_empty() -> None:
-    """COM-07: what it held is of another order of events."""
+    """COM-07: a view that is created with an old state is reset: that state is of another order of events."""
     view = Trace()
     view.seen = [7]
     late = LateView(view, Feed().history)
@@ -95,7 +95,7 @@ def test_a_view_that_was_used_before_begins_empty() -> None:
 
 
 def test_an_event_without_a_lamport_is_refused() -> None:
-    """COM-07: it has no place in the merged order."""
+    """COM-07: an event without a lamport has no position in the merged order."""
     feed = Feed()
     feed.store.append("feed/1", event())
     with pytest.raises(errors.InvalidValue):

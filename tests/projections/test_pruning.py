@@ -1,4 +1,4 @@
-"""Pruning, seen from projections."""
+"""Pruning and projections."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Total:
 
 
 def test_a_prune_waits_for_projections_and_names_what_is_lost(open_store: Any, engine: str) -> None:
-    """Settled 17: refused before a projection that is behind; accepted, its fact lists who cannot be rebuilt."""
+    """Settled 17: refused if a projection is behind; if accepted, the fact lists projections that cannot be rebuilt."""
     store = open_store(engine)
     fill(store)
     reducer = state.as_reducer(Total())
@@ -53,7 +53,7 @@ def test_a_prune_waits_for_projections_and_names_what_is_lost(open_store: Any, e
 
 
 def test_a_prune_in_the_middle_of_a_step_does_no_harm(open_store: Any, engine: str) -> None:
-    """The last event of a page may be pruned after the page was read: the place is behind it all the same."""
+    """The last event of a page may be pruned after the page was read: the place advances past it nevertheless."""
     store = open_store(engine)
     end = fill(store, 6)
     for _ in range(3):

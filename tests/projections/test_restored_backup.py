@@ -1,4 +1,4 @@
-"""A log that was restored from a backup, with rows and cursors that know more than it."""
+"""A log that was restored from a backup, with rows and checkpoints that are ahead of it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tallystick.testing.shop import NOTED, PAID, PLACED, OrderTotals, order_even
 
 @pytest.fixture
 def shorter(tmp_path: Path) -> Path:
-    """A file log set back to one event, while its rows and cursors are at the third."""
+    """A file log restored to one event, with rows and checkpoints at the third."""
     return _set_back(tmp_path, grown=False)
 
 
 @pytest.fixture
 def restored(tmp_path: Path) -> Path:
-    """A file log set back to one event, which has grown otherwise since; its rows and cursors are of the log before."""
+    """A file log restored to one event, which then grew differently; rows and checkpoints are of the old log."""
     return _set_back(tmp_path, grown=True)
 
 
@@ -44,7 +44,7 @@ def _set_back(place: Path, *, grown: bool) -> Path:
 
 
 def test_a_shorter_log_is_refused(shorter: Path) -> None:
-    """CP-07, CP-08, SAFE-04: rows and cursors past the end of the log say that its end was lost."""
+    """CP-07, CP-08, SAFE-04: rows and checkpoints past the end of the log show that its end was lost."""
     with tallystick.open(f"files:{shorter}") as store:
         with pytest.raises(errors.Damaged, match="the end of the log"):
             Live(store, OrderTotals()).catch_up()
@@ -55,7 +55,7 @@ def test_a_shorter_log_is_refused(shorter: Path) -> None:
 
 
 def test_rows_of_another_history_are_not_read(restored: Path) -> None:
-    """CP-08: whoever reads rows is told, too, that they are not of this log; by key, by page and as a whole."""
+    """CP-08: reading rows of another log is refused, by key, by page and as a whole."""
     with tallystick.open(f"files:{restored}") as store:
         reads = [
             lambda reader: reader.get("order/1"),
@@ -73,7 +73,7 @@ def test_rows_of_another_history_are_not_read(restored: Path) -> None:
 
 
 def test_a_log_that_grew_otherwise_is_refused(restored: Path) -> None:
-    """CP-07, CP-08: also when only events differ that the projection does not take; a rebuild makes it right."""
+    """CP-07, CP-08: also if only events differ that the projection does not take; a rebuild fixes it."""
     with tallystick.open(f"files:{restored}") as store:
         for _ in range(2):
             with pytest.raises(errors.WrongStore):

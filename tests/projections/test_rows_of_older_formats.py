@@ -28,7 +28,7 @@ def _rows(store: Store) -> dict[str, object]:
 
 
 def test_a_side_database_without_a_number_is_used_as_it_is(tmp_path: Path) -> None:
-    """SAFE-01: rows, places and checkpoints are served that were there before side databases had a number."""
+    """SAFE-01: rows, places and checkpoints from before side databases had a format number can be read."""
     url = f"files:{tmp_path}/log"
     with tallystick.open(url) as store:
         rows = _fill(store)
@@ -43,7 +43,7 @@ def test_a_side_database_without_a_number_is_used_as_it_is(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("lacking", ["views DROP COLUMN row_count", "checkpoints DROP COLUMN checksum"])
 def test_a_side_database_that_is_too_old_is_refused_by_name(tmp_path: Path, lacking: str) -> None:
-    """EVT-10: nothing begins again without anybody knowing, and no event is lost when it is moved away."""
+    """EVT-10: nothing starts again silently, and no event is lost when the file is moved away."""
     url, database = f"files:{tmp_path}/log", tmp_path / "log" / "beside.db"
     with tallystick.open(url) as store:
         _fill(store)

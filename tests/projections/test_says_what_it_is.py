@@ -1,4 +1,4 @@
-"""What is not there is not answered with nothing."""
+"""A missing projection or state is an error, not an empty answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tallystick.testing.builders import events
 
 
 class Forgetful(Projection):
-    """Whoever wrote it forgot to return the state."""
+    """Its author forgot to return the state."""
 
     types = ("thing.happened",)
     key = "stream"
@@ -34,7 +34,7 @@ def forgetful(value: Any, event: Any) -> Any:
 
 
 def test_an_apply_that_returns_nothing_is_refused() -> None:
-    """CP-08: by the name of the projection or reducer and the event; nothing is stored."""
+    """CP-08: refused with the name of the projection or reducer and the event; nothing is stored."""
     with tallystick.open("memory:") as store:
         store.append("order/1", events(2))
         with pytest.raises(errors.ProjectionFailed, match="apply\\(\\) returned nothing") as refused:
@@ -45,7 +45,7 @@ def test_an_apply_that_returns_nothing_is_refused() -> None:
 
 
 def test_rows_of_a_projection_that_has_none_are_refused() -> None:
-    """SAFE-05: a wrong name is not an empty answer; how far such rows are is 0."""
+    """SAFE-05: a wrong name is an error, not an empty answer; the position of such rows is 0."""
     with tallystick.open("memory:") as store:
         store.append("order/1", events(2))
         reader = ViewReader(store, "Unheard")

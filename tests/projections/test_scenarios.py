@@ -1,4 +1,4 @@
-"""The test kit for projections: it shows what holds, and notices what does not."""
+"""The test kit for projections: it accepts what holds, and notices what does not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tallystick.testing.shop import PAID, PLACED, CustomerBalance, order_event
 
 
 def test_given_when_then() -> None:
-    """CP-08: only what changed is looked at."""
+    """CP-08: only changed rows are compared."""
     scenario = Scenario(CustomerBalance()).given(order_event(PLACED, customer="a"), order_event(PLACED, customer="b"))
     scenario.when(order_event(PAID, customer="b")).then({"b": {"open": 0, "events": ["test/1#2", "test/1#3"]}})
     with pytest.raises(AssertionError):
@@ -51,7 +51,7 @@ class Identity(Projection):
 
 @pytest.mark.parametrize(("projection", "seq"), [(FirstKey(), 2), (Identity(), 2)], ids=["key order", "identity"])
 def test_an_impure_projection_is_found_at_its_first_event(projection: Projection, seq: int) -> None:
-    """CP-08: folded twice, once through JSON; the event where they part is named."""
+    """CP-08: events are folded twice, once through JSON; the first event where the results differ is named."""
     scenario = Scenario(projection)
     scenario.store.append("test/1", [NewEvent("t", {}), NewEvent("t", {}), NewEvent("t", {})])
     with pytest.raises(errors.FoldDiverged) as found:
@@ -60,7 +60,7 @@ def test_an_impure_projection_is_found_at_its_first_event(projection: Projection
 
 
 def test_a_state_that_is_not_json_is_refused() -> None:
-    """CP-08: by name, with the event."""
+    """CP-08: refused by name, with the event."""
 
     class Tuple(FirstKey):
         def apply(self, state: Any, event: Event) -> Any:

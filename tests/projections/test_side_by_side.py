@@ -20,7 +20,7 @@ EVENTS = 300
 
 
 class Crew:
-    """Threads that work until told to stop; what they raise is raised here."""
+    """Threads that work until they are stopped; their errors are raised here."""
 
     def __init__(self) -> None:
         self.stopped = threading.Event()
@@ -46,7 +46,7 @@ class Crew:
 
 @pytest.mark.timeout(120)
 def test_a_rebuild_beside_live_runners(open_store: Any, engine: str) -> None:
-    """CP-08: readers never see a position or an effect go back, and in the end the rows are a fold of the log."""
+    """CP-08: readers never see a position or an effect go back, and the final rows are a fold of the log."""
     store, crew = open_store(engine), Crew()
     seen: list[tuple[int, int]] = []
 
@@ -82,7 +82,7 @@ def test_a_rebuild_beside_live_runners(open_store: Any, engine: str) -> None:
 
 @pytest.mark.timeout(120)
 def test_two_rebuilds_leave_one_set_of_rows(open_store: Any, engine: str) -> None:
-    """CP-08: the newest rebuild wins, the older one is told so, and nothing of it is left."""
+    """CP-08: the newest rebuild wins, the older one gets `ViewMoved`, and nothing of it is left."""
     store, crew = open_store(engine), Crew()
     fill(store, 60)
     won: list[int] = []
@@ -102,7 +102,7 @@ def test_two_rebuilds_leave_one_set_of_rows(open_store: Any, engine: str) -> Non
 
 @pytest.mark.timeout(120)
 def test_a_consumer_follows(open_store: Any, engine: str) -> None:
-    """CP-07: catch-up, then live: what is appended arrives without asking."""
+    """CP-07: after catching up, new events arrive automatically."""
     store, crew = open_store(engine), Crew()
     fill(store, 20)
     seen: list[int] = []
@@ -118,7 +118,7 @@ def test_a_consumer_follows(open_store: Any, engine: str) -> None:
 
 
 def test_two_processes_of_one_consumer_lose_nothing(open_store: Any, engine: str) -> None:
-    """CP-07: the cursor of whoever is further counts, and one that an operator set back is obeyed."""
+    """CP-07: the checkpoint of the faster process counts, and one that an operator set back is respected."""
     store = open_store(engine)
     fill(store, 10)
     slow = Consumer(store, "mailer", lambda event: Consumer(store, "mailer", lambda other: None).catch_up())

@@ -1,4 +1,4 @@
-"""Summaries: whatever the history, however they are run, the rows are those that a plain computation gives."""
+"""Summaries: for any history and any runner, the rows are those of a computation in plain Python."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Inline(ByStream):
 
 @pytest.mark.parametrize("engine", ["memory", "sqlite"])
 def test_every_runner_gives_the_rows_of_a_plain_computation(engine: str) -> None:
-    """CP-08: inline, live in steps of any size, and rebuilt: the same bytes, also after erasures."""
+    """CP-08: inline, live in steps of any size, and rebuilt give the same bytes, also after erasures."""
 
     @SETTINGS
     @hypothesis.given(histories)
@@ -53,7 +53,7 @@ def test_every_runner_gives_the_rows_of_a_plain_computation(engine: str) -> None
 @SETTINGS
 @hypothesis.given(st.lists(made, max_size=8))
 def test_a_fold_takes_one_event_after_the_other_too(events: list[NewEvent]) -> None:
-    """Runners that know nothing of summaries give the same, also with a JSON round trip after every event."""
+    """Runners without special code for summaries give the same rows, also with a JSON round trip after every event."""
     with tallystick.open("memory:") as store:
         if events:
             store.append("order/1", events)
@@ -106,7 +106,7 @@ def test_a_key_that_is_no_text_is_refused() -> None:
 
 
 def test_upcast_events_count_as_what_they_became() -> None:
-    """The current version is what is measured."""
+    """Upcast payloads are measured."""
     catalog = Catalog()
 
     @catalog.upcaster(SOLD, from_version=1)
@@ -124,7 +124,7 @@ def test_upcast_events_count_as_what_they_became() -> None:
 
 
 def test_other_expressions_are_another_definition() -> None:
-    """Rows that were made by other expressions are refused, though nobody raised a version."""
+    """Rows of other expressions are refused, although no version was raised."""
     one = type("Books", (Summary,), {"types": (SOLD,), "total": sum_(payload.cents)})
     two = type("Books", (Summary,), {"types": (SOLD,), "total": sum_(payload.price, places=2)})
     with tallystick.open("memory:") as store:
@@ -135,7 +135,7 @@ def test_other_expressions_are_another_definition() -> None:
 
 
 def test_a_field_and_one_inside_it_can_both_be_measured() -> None:
-    """A path that goes on from another."""
+    """A path that continues another one."""
     books = type("Books", (Summary,), {"types": (SOLD,), "whole": latest(payload.to), "part": set_(payload.to.city)})
     with tallystick.open("memory:") as store:
         store.append("order/1", NewEvent(SOLD, {"to": {"city": "Ä"}}))
@@ -154,7 +154,7 @@ def test_a_field_and_one_inside_it_can_both_be_measured() -> None:
     ],
 )
 def test_what_cannot_be_run_is_refused_where_it_is_written(written: dict[str, Any]) -> None:
-    """When the class is made, or at the latest when it is loaded."""
+    """Refused when the class is created, or at the latest when it is loaded."""
     with pytest.raises(errors.ProjectionInvalid):
         check(type("Books", (Summary,), {"types": (SOLD,), **written})())
 
@@ -174,25 +174,25 @@ def test_what_cannot_be_run_is_refused_where_it_is_written(written: dict[str, An
     ],
 )
 def test_what_no_measure_is_is_refused(write: Any) -> None:
-    """Names that mean something else to a database, places that doubles do not hold, odd windows."""
+    """Names with a special meaning in databases, places beyond doubles, and odd windows."""
     with pytest.raises(errors.InvalidValue):
         write()
 
 
 def test_the_bounds_themselves_are_taken() -> None:
-    """One and a thousand numbers of `top()`, no place and four of a sum, windows of a minute, an hour and a day."""
+    """One and a thousand numbers in `top()`, no and four places in a sum, windows of a minute, an hour and a day."""
     assert [top(size, payload.a).size for size in (1, 1000)] == [1, 1000]
     assert [sum_(payload.a, places=places).places for places in (0, 4)] == [0, 4]
     assert [sum_(payload.a, per=per).per for per in (60, 3600, 86_400)] == [60, 3600, 86_400]
 
 
 def test_a_summary_travels() -> None:
-    """It can be pickled, used or not: workers compile it anew."""
+    """It can be pickled, used or not: workers compile it again."""
     summary = Everything()
-    assert summary.folded([]) == {}
-    assert pickle.loads(pickle.dumps(summary)).folded([]) == {}
+    assert summary.accounts_from([]) == {}
+    assert pickle.loads(pickle.dumps(summary)).accounts_from([]) == {}
 
 
 def test_a_field_is_shown_as_its_path() -> None:
-    """Refusals quote fields: what is quoted is what the author wrote."""
+    """Refusals quote fields as the author wrote them."""
     assert repr(payload.customer["id"]) == "payload.customer.id"

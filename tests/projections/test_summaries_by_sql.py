@@ -34,7 +34,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.parametrize(("engine", "examples"), [(engine, 25 if engine == "sqlite" else 8) for engine in SQL])
 def test_a_database_gives_the_rows_of_the_live_runner(engine: str, examples: int) -> None:
-    """CP-08: the same bytes on random histories with erasures in them, and the live runner goes on from them."""
+    """CP-08: the same bytes on random histories with erasures, and the live runner continues from them."""
 
     @hypothesis.settings(SETTINGS, max_examples=examples)
     @hypothesis.given(histories, histories)
@@ -79,7 +79,7 @@ def test_a_database_gives_the_rows_of_the_live_runner(engine: str, examples: int
     ],
 )
 def test_a_refusal_is_the_same(body: dict[str, Any], engine: str, open_store: Any) -> None:
-    """The event, the measure and the reason: as the live runner says them."""
+    """The refusal names the event, the measure and the reason, as in the live runner."""
     store = open_store(engine)
     store.append("order/1", NewEvent(SOLD, {"customer": "a", "cents": 1}))
     store.append("order/1", NewEvent(SOLD, {"customer": "b", **body}))
@@ -93,7 +93,7 @@ def test_a_refusal_is_the_same(body: dict[str, Any], engine: str, open_store: An
 
 
 def test_an_altered_payload_is_refused(engine: str, open_store: Any) -> None:
-    """A payload that does not have its checksum is summed up by nobody."""
+    """A payload without its checksum is never summed up."""
     store = open_store(engine)
     store.append("order/1", NewEvent(SOLD, {"customer": "a", "cents": 1}))
     tamper(store.log.url, "order/1", 1, lambda event: replace(event, payload=b'{"cents":2,"customer":"a"}'))
@@ -102,7 +102,7 @@ def test_an_altered_payload_is_refused(engine: str, open_store: Any) -> None:
 
 
 def test_a_payload_that_is_gone_without_a_note_is_refused(engine: str, open_store: Any) -> None:
-    """Only what was erased may be missing, also where the key would have been in it."""
+    """Only an erased payload may be missing, also if it had the key."""
     store = open_store(engine)
     store.append("order/1", NewEvent(SOLD, {"customer": "a", "cents": 1}))
     tamper(store.log.url, "order/1", 1, lambda event: replace(event, payload=None))
@@ -111,7 +111,7 @@ def test_a_payload_that_is_gone_without_a_note_is_refused(engine: str, open_stor
 
 
 def test_a_pruned_log_is_refused(engine: str, open_store: Any) -> None:
-    """What is gone cannot be summed up again."""
+    """Pruned events cannot be summed up again."""
     store = open_store(engine)
     store.append("order/1", [NewEvent(SOLD, {"customer": "a", "cents": 1})] * 1)
     store.append("order/1", NewEvent(SOLD, {"customer": "a", "cents": 1}))
@@ -131,7 +131,7 @@ def test_an_upcaster_forces_python(open_store: Any) -> None:
 
 
 def test_sums_past_64_bits_are_exact(engine: str, open_store: Any) -> None:
-    """No database runs over, whatever the order."""
+    """No database overflows, in any order."""
     high = (1 << 63) - 1
     wide = type("Wide", (Summary,), {"types": (SOLD,), "n": count(), "sum": sum_(payload.n), "two": top(2, payload.n)})
     store = open_store(engine)

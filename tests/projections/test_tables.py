@@ -18,12 +18,12 @@ from .conftest import EMBEDDED
 
 @pytest.fixture(params=EMBEDDED)
 def engine(request: pytest.FixtureRequest) -> str:
-    """The engines that share a dialect; `tests/postgres/test_view_tables.py` has the other."""
+    """The engines with the same SQL dialect; `tests/postgres/test_view_tables.py` has the other."""
     return str(request.param)
 
 
 class OpenOrders(TableProjection):
-    """Orders that are placed and not paid, by amount."""
+    """Orders that are placed but not paid, by amount."""
 
     types = (PLACED, PAID)
     tables = ("orders", "sums")
@@ -51,7 +51,7 @@ def expected(store: Any) -> list[tuple[str, int]]:
 
 
 def test_tables_follow_the_log_and_are_rebuilt(open_store: Any, engine: str) -> None:
-    """CP-08: catch-up in batches, then a rebuild into new tables; the old ones are dropped."""
+    """CP-08: it catches up in batches, then rebuilds into new tables; the old ones are dropped."""
     store = open_store(engine)
     fill(store)
     runner = TableRunner(store, OpenOrders(), batch_events=4)
@@ -94,7 +94,7 @@ def test_what_was_pruned_is_not_computed_from_what_is_left(open_store: Any, engi
 
 
 def test_an_erased_payload_takes_the_tables_with_it(open_store: Any, engine: str) -> None:
-    """Settled 25: nobody but the projection knows where the payload went; the tables are dropped and made anew."""
+    """Settled 25: only the projection knows where the payload went, so the tables are dropped and filled again."""
 
     class Amounts(OpenOrders):
         def apply(self, execute: Any, event: Event) -> None:
@@ -113,7 +113,7 @@ def test_an_erased_payload_takes_the_tables_with_it(open_store: Any, engine: str
 
 
 def test_the_kinds_are_not_mixed_up(open_store: Any) -> None:
-    """CP-08: what owns tables is refused by the runners of rows, by name."""
+    """CP-08: runners of rows refuse a projection with tables, by name."""
     store = open_store()
     for run in (lambda: Live(store, OpenOrders()), lambda: run_inline(store, OpenOrders())):
         with pytest.raises(errors.ProjectionInvalid, match="SQL tables"):

@@ -37,7 +37,7 @@ def catalog_of(versions: int) -> Catalog:
 
 
 class Visits(Projection):
-    """How often each customer came."""
+    """The number of visits of each customer."""
 
     types = ("visit",)
     key = "payload.customer"
@@ -50,7 +50,7 @@ class Visits(Projection):
 
 
 def test_current_and_previous_versions_are_folded_alike(open_store: Any, engine: str) -> None:
-    """CP-08: the key is looked for after upcasting, so both versions of one customer meet in one row."""
+    """CP-08: the key is taken after upcasting, so both versions of one customer are in one row."""
     store = open_store(engine, catalog=catalog_of(2))
     store.append("shop/1", [NewEvent("visit", {"who": "ada"}, version=1), NewEvent("visit", {"customer": "c-ada"})])
     Live(store, Visits()).catch_up()
@@ -58,7 +58,7 @@ def test_current_and_previous_versions_are_folded_alike(open_store: Any, engine:
 
 
 def test_without_the_upcaster_the_old_version_has_no_key(open_store: Any) -> None:
-    """CP-08: that is said by name, and nothing is stored."""
+    """CP-08: it is refused by name, and nothing is stored."""
     store = open_store(catalog=catalog_of(1))
     store.append("shop/1", NewEvent("visit", {"who": "ada"}))
     with pytest.raises(errors.ProjectionKeyInvalid, match="not there"):
@@ -67,7 +67,7 @@ def test_without_the_upcaster_the_old_version_has_no_key(open_store: Any) -> Non
 
 
 def test_other_upcasters_are_another_definition(open_store: Any) -> None:
-    """CP-08: rows folded through other upcasters are not continued."""
+    """CP-08: rows that were folded with other upcasters are not continued."""
     store = open_store(catalog=catalog_of(2))
     store.append("shop/1", NewEvent("visit", {"who": "ada"}, version=1))
     Live(store, Visits()).catch_up()
@@ -79,7 +79,7 @@ def test_other_upcasters_are_another_definition(open_store: Any) -> None:
 
 
 def test_an_erasure_without_the_catalog_leaves_no_state_behind(tmp_path: Any) -> None:
-    """Settled 25: whoever erases cannot tell the key without the upcasters; then every row goes and is folded again."""
+    """Settled 25: without the upcasters the key is unknown, so every row is dropped and folded again."""
     visits = [NewEvent("visit", {"who": "ada"}, version=1), NewEvent("visit", {"customer": "eve"})]
     for engine in ("sqlite", "files"):
         url = f"{engine}:{tmp_path}/{engine}.log"
@@ -96,7 +96,7 @@ def test_an_erasure_without_the_catalog_leaves_no_state_behind(tmp_path: Any) ->
 
 
 def test_an_erasure_with_the_catalog_takes_one_row(open_store: Any, engine: str) -> None:
-    """Settled 25: the key is looked for after upcasting; other rows stay readable."""
+    """Settled 25: the key is taken after upcasting; other rows stay readable."""
     store = open_store(engine, catalog=catalog_of(2))
     store.append("shop/1", [NewEvent("visit", {"who": "ada"}, version=1), NewEvent("visit", {"customer": "eve"})])
     Live(store, Visits()).catch_up()
@@ -105,7 +105,7 @@ def test_an_erasure_with_the_catalog_takes_one_row(open_store: Any, engine: str)
 
 
 def test_an_epoch_whose_number_is_given_again_takes_no_rows_of_the_old_one(tmp_path: Any) -> None:
-    """Settled 25: a slow runner that read before all rows were dropped stores nothing where others are as far again."""
+    """Settled 25: a slow runner that read before all rows were dropped stores nothing, even at the same position."""
     url = f"sqlite:{tmp_path}/log"
     with tallystick.open(url, catalog=catalog_of(2)) as store, tallystick.open(url) as other:
         store.append("shop/1", [NewEvent("visit", {"who": "ada"}, version=1), NewEvent("visit", {"customer": "c-ada"})])

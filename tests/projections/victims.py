@@ -1,6 +1,6 @@
 """Processes that are killed in the middle of their work. They are forked from a server that has opened no store.
 
-A store handle does not survive a fork, and a new Python process takes longer to start than the work to interrupt.
+A store handle does not survive a fork, and starting Python takes longer than the work to interrupt.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _context.set_forkserver_preload([__name__])
 
 
 class Victim:
-    """A process that does `work` until it is killed. It reports when it has begun."""
+    """A process that runs `work` until it is killed, and reports when it has begun."""
 
     def __init__(self, work: Callable[..., None], *arguments: Any) -> None:
         self._begun = _context.Event()
@@ -36,7 +36,7 @@ class Victim:
         assert self._begun.wait(60), "the process did not begin"
 
     def kill(self) -> None:
-        """Send SIGKILL. Nothing is cleaned up."""
+        """Send SIGKILL: it cannot clean up."""
         self._process.kill()
         self._process.join(60)
         assert self._process.exitcode == -9, f"it ended by itself: {self._process.exitcode}"
@@ -48,7 +48,7 @@ def open_beside(url: str) -> tallystick.Store:
 
 
 def project(begun: Any, url: str, seed: int) -> None:
-    """Run two projections in small batches, and sometimes rebuild one of them, until killed."""
+    """Run two projections in small batches without end, and rebuild one of them now and then."""
     chance = random.Random(seed)
     with open_beside(url) as store:
         begun.set()
@@ -65,7 +65,7 @@ def _rebuild(store: tallystick.Store, batch_events: int) -> None:
 
 
 def append_inline(begun: Any, url: str, first: int) -> None:
-    """Append with an inline projection, until killed."""
+    """Append without end, with an inline projection."""
     with tallystick.open(url) as store:
         run_inline(store, OrderTotals())
         begun.set()
@@ -76,7 +76,7 @@ def append_inline(begun: Any, url: str, first: int) -> None:
 
 
 def consume(begun: Any, url: str, path: str) -> None:
-    """Consume: write the position of every event to a file, until killed."""
+    """Run a consumer without end that writes the position of every event to a file."""
     with open_beside(url) as store, open(path, "a", buffering=1) as effects:
         begun.set()
         consumer = Consumer(store, "mailer", lambda event: effects.write(f"{event.position}\n"), save_every=3)
@@ -85,7 +85,7 @@ def consume(begun: Any, url: str, path: str) -> None:
 
 
 def command(begun: Any, url: str, key: CommandKey, linger: float) -> None:
-    """Run one command, and wait between its decision and its commit. Then wait until killed."""
+    """Run one command with a pause between its decision and its commit; then wait without end."""
     with tallystick.open(url) as store:
 
         def handler(context: Context) -> Decision:

@@ -41,8 +41,8 @@ PATHS = (
 )
 
 
-def test_what_was_nobodys_is_not_given_away_with_its_stream(serve: Any) -> None:
-    """CP-10: events without an org are nobody's. A stream that gets an org later is not there for that org."""
+def test_events_without_an_org_stay_hidden_when_their_stream_gets_one(serve: Any) -> None:
+    """CP-10: events without an org belong to nobody. A stream that gets an org later is hidden from that org."""
     served = serve(tokens=tenants())
     served.append("note/1", {"pin": "1234"}, token="any")
     served.append("note/1", {"text": "for acme"}, token="any", meta={"org": "acme"})
@@ -65,8 +65,8 @@ def test_what_was_nobodys_is_not_given_away_with_its_stream(serve: Any) -> None:
 
 @pytest.mark.parametrize("pruned", [1, 2])
 @pytest.mark.parametrize("engine", ["files", "sqlite"])
-def test_what_was_nobodys_is_not_given_away_by_a_prune(serve: Any, tmp_path: Path, engine: str, pruned: int) -> None:
-    """CP-10: neither in a state that began in what was pruned, nor in events that are left, by whichever route."""
+def test_events_without_an_org_stay_hidden_after_a_prune(serve: Any, tmp_path: Path, engine: str, pruned: int) -> None:
+    """CP-10: neither in a state that started in pruned events, nor in events that are left, on any route."""
     url = f"{engine}:{tmp_path}/log"
     with tallystick.open(url) as store:
         for payload, org in (({"pin": "1234"}, None), ({"a": 1}, "acme"), ({"code": "5678"}, None), ({"b": 2}, "acme")):
@@ -91,7 +91,7 @@ def appended(served: Served, token: str, stream: str, id_: str, payload: dict[st
     return answer.status_code, answer.text
 
 
-def test_an_id_of_another_org_is_not_told_of(serve: Any) -> None:
+def test_an_id_of_another_org_is_not_revealed(serve: Any) -> None:
     """CP-10, SAFE-09: an id that cannot be used is refused in one way, whether it is of another org, of none, or
     pruned.
     """
@@ -121,7 +121,7 @@ def test_an_id_of_another_org_is_not_told_of(serve: Any) -> None:
     ],
 )
 def test_a_host_is_a_name_and_a_port_and_nothing_more(serve: Any, host: str) -> None:
-    """A page that was led here by a name of its own is refused, whatever stands around ours."""
+    """A page that reaches the service by a name of its own is refused, whatever surrounds ours in it."""
     served = serve()
     answer = served.raw(f"GET /v1/store HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
     assert answer.startswith((b"HTTP/1.1 421 ", b"HTTP/1.1 400 ")), answer[:200]
@@ -129,7 +129,7 @@ def test_a_host_is_a_name_and_a_port_and_nothing_more(serve: Any, host: str) -> 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:8787", "[::1]", "[::1]:80", "10.1.2.3"])
 def test_our_own_names_are_answered(serve: Any, host: str) -> None:
-    """An address names us, with a port or without; a name does if it is ours."""
+    """An address is always accepted, with a port or without; a name only if it is ours."""
     answer = serve().raw(f"GET /v1/store HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 200 ")
 
@@ -167,7 +167,7 @@ FORGED = {
 @pytest.mark.parametrize("payload", FORGED.values(), ids=FORGED)
 @pytest.mark.parametrize("path", ["/v1/events", "/v1/streams/order/1/events", "/v1/follow?after=0"])
 def test_a_forged_payload_invents_no_event(serve: Any, payload: bytes, path: str) -> None:
-    """One who can write the store and its checksums gets no text of theirs into an answer: it is damage, and named."""
+    """Somebody who can write the store and its checksums gets no text of theirs into a response: it is damage."""
     served = serve()
     store = served.service.store
     store.append("order/1", NewEvent("noted", {}))
@@ -179,7 +179,7 @@ def test_a_forged_payload_invents_no_event(serve: Any, payload: bytes, path: str
 
 
 def test_forged_meta_invents_no_event(serve: Any) -> None:
-    """The same for meta, which is embedded as it is stored too."""
+    """The same for meta, which is also embedded as it is stored."""
     served = serve()
     store = served.service.store
     store.append("order/1", NewEvent("noted", {}))

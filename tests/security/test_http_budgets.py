@@ -115,7 +115,7 @@ def held() -> Iterator[Callable[[socket.socket], socket.socket]]:
 
 
 def test_stalled_uploads_take_no_room(serve: Any, held: Any) -> None:
-    """SAFE-09: What a head promises takes none of the room for bodies: others append."""
+    """SAFE-09: the length that a head announces takes no room for bodies: others append."""
     served = serve()
     for _ in range(20):
         held(connect(served.port, stalled_upload("mallory")))
@@ -124,7 +124,7 @@ def test_stalled_uploads_take_no_room(serve: Any, held: Any) -> None:
 
 
 def test_one_caller_cannot_have_all_appends(serve: Any, held: Any) -> None:
-    """SAFE-09: With all its tokens an org has no more than its part: others append."""
+    """SAFE-09: with all its tokens an org has no more than its share: others append."""
     served = serve(pending_requests_max=8)
     for number in range(16):
         held(connect(served.port, stalled_upload("mallory" if number % 2 else "second")))
@@ -134,7 +134,7 @@ def test_one_caller_cannot_have_all_appends(serve: Any, held: Any) -> None:
 
 
 def test_one_caller_cannot_have_all_reads(serve: Any, held: Any) -> None:
-    """SAFE-09: Readers that do not take their pages hold no more than their part: others read."""
+    """SAFE-09: readers that do not take their pages hold no more than their share: others read."""
     served = serve(reads_max=8, page_bytes_max=16 << 20)
     for _ in range(16):
         events = [NewEvent("noted", {"text": "x" * 50_000}, meta={"org": "evil"}) for _ in range(25)]
@@ -149,7 +149,7 @@ def test_one_caller_cannot_have_all_reads(serve: Any, held: Any) -> None:
 
 
 def test_a_page_is_taken_in_time(serve: Any) -> None:
-    """A reader that takes a little now and then is cut off as well, and its place is free."""
+    """A reader that takes a little now and then is disconnected too, and its place is free."""
     served = serve(page_seconds=1.0, page_bytes_max=64 << 20)
     for _ in range(20):
         events = [NewEvent("noted", {"text": "x" * 50_000}, meta={"org": "evil"}) for _ in range(40)]
@@ -164,7 +164,7 @@ def test_a_page_is_taken_in_time(serve: Any) -> None:
 
 
 def test_one_caller_cannot_have_all_follows(serve: Any, held: Any) -> None:
-    """SAFE-09: Followers of one org leave room for those of others."""
+    """SAFE-09: the followers of one org leave room for those of others."""
     served = serve(followers_max=8)
     for _ in range(16):
         assert held(connect(served.port, request("mallory", "GET /v1/follow"))).recv(12).startswith(b"HTTP/1.1")
@@ -173,7 +173,7 @@ def test_one_caller_cannot_have_all_follows(serve: Any, held: Any) -> None:
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /v1/events HTTP/1.1\r\nhost: loc", request("mallory", "GET /v1/store")])
-def test_idle_connections_keep_nobody_out(serve: Any, held: Any, said: bytes) -> None:
+def test_idle_connections_do_not_keep_others_out(serve: Any, held: Any, said: bytes) -> None:
     """SAFE-09: Anyone who comes is served: an idle connection of those that hold most makes room, with or without a
     token.
     """
@@ -216,7 +216,7 @@ def many_files() -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("many_files")
-def test_a_thousand_hostile_connections_leave_an_honest_tenant_alone(tmp_path: Path) -> None:
+def test_a_thousand_hostile_connections_do_not_disturb_an_honest_tenant(tmp_path: Path) -> None:
     """SAFE-09: Idle, slow, stalled and following: an honest tenant is answered within a second, and memory stays
     bounded.
     """

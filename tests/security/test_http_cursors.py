@@ -61,7 +61,7 @@ def cursors(served: Served) -> dict[str, str]:
 @pytest.mark.parametrize("engine", ["files", "sqlite"])
 @pytest.mark.parametrize("reuse", [0, LOST - 1, LOST + 4], ids=["none", "some", "past"])
 def test_cursors_of_what_a_restore_undid_are_refused(serve: Any, tmp_path: Path, engine: str, reuse: int) -> None:
-    """CP-07: whatever route gave a cursor out, every route that takes one refuses it; older ones are still good."""
+    """CP-07: a cursor of another history is refused by every route, whatever route gave it; older ones stay valid."""
     place, backup = tmp_path / "log", tmp_path / "backup"
     url = f"{engine}:{place}/log"
     place.mkdir()
@@ -98,7 +98,7 @@ def test_cursors_of_what_a_restore_undid_are_refused(serve: Any, tmp_path: Path,
 
 
 def test_a_cursor_says_nothing_of_others(serve: Any) -> None:
-    """CP-10: a tenant's cursor rests on an event of another org; neither its link nor its hash can be read from it."""
+    """CP-10: a tenant's cursor may point at an event of another org, but shows neither its link nor its hash."""
     served = serve(tokens=Book(t=("tenant", "acme"), any=("writer", None)))
     served.append("note/1", {"text": "mine"}, token="any", meta={"org": "acme"})
     link = served.append("note/2", {"pin": "1234"}, token="any", meta={"org": "beta"}).json()["link"]

@@ -42,7 +42,7 @@ def serve() -> Iterator[Callable[..., Served]]:
 
 @pytest.mark.parametrize(("head", "unit"), ENDLESS.values(), ids=ENDLESS.keys())
 def test_what_never_becomes_a_request_is_cut_off(serve: Any, head: bytes, unit: bytes) -> None:
-    """SAFE-09: the parser keeps what is not complete, so that is bounded as a head is, long before its time is up."""
+    """SAFE-09: the parser keeps what is incomplete, so that is bounded like a head, long before its time is over."""
     served = serve(tokens=Book(honest=("writer", "acme")), limits={"header_seconds": 3600.0, "body_seconds": 3600.0})
     sent, piece = 0, unit * (PIECE_BYTES // len(unit))
     with socket.create_connection((HOST, served.port), timeout=60) as connection:
@@ -57,8 +57,8 @@ def test_what_never_becomes_a_request_is_cut_off(serve: Any, head: bytes, unit: 
     assert served.append("order/1", {"n": 1}, token="honest").status_code == 201
 
 
-def test_requests_that_wait_behind_others_are_bounded(serve: Any) -> None:
-    """SAFE-09: each takes memory, and a client that takes no answers could have any number of them wait."""
+def test_waiting_requests_of_a_connection_are_bounded(serve: Any) -> None:
+    """SAFE-09: each waiting request takes memory, and a client that reads no responses could make any number wait."""
     served = serve(tokens=Book(honest=("writer", "acme")))
     sent = 0
     with socket.create_connection((HOST, served.port), timeout=60) as connection:
@@ -72,7 +72,7 @@ def test_requests_that_wait_behind_others_are_bounded(serve: Any) -> None:
 
 
 def test_a_few_requests_may_be_sent_at_once(serve: Any) -> None:
-    """Each of them is answered, in order."""
+    """Each request is answered, in order."""
     served = serve(tokens=Book(honest=("writer", "acme")))
     with socket.create_connection((HOST, served.port), timeout=60) as connection:
         connection.sendall(GET * PIPELINED_MAX + GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"))

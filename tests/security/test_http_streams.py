@@ -69,7 +69,7 @@ def ended_within(leak: Leak, answer: httpx.Response, seconds: float) -> bool:
 @pytest.mark.parametrize("how", ["revoked", "expired"])
 @pytest.mark.parametrize(("path", "kind"), [(API, "tenant"), (API, "admin"), (CONSOLE, "admin")])
 def test_a_stream_ends_when_its_token_is_gone(serve: Any, path: str, kind: str, how: str) -> None:
-    """CP-10: who follows is asked again, so a token that was revoked or has expired gets no events any more."""
+    """CP-10: a follower is authorised again, so after its token was revoked or has expired it gets no more events."""
     leak = Leak(serve, kind)
     leak.note()
     client = leak.served.as_("")
@@ -82,13 +82,13 @@ def test_a_stream_ends_when_its_token_is_gone(serve: Any, path: str, kind: str, 
         assert ended_within(leak, answer, SECONDS)
 
 
-def test_nobody_follows_for_long_without_being_asked() -> None:
+def test_a_follower_is_authorised_again_soon() -> None:
     """CP-10: the default is well within the five seconds that are promised."""
     assert Limits().authorise_seconds + FRESH_SECONDS + FAREWELL_SECONDS < 5
 
 
-def test_a_stream_of_nobody_ends_with_the_first_token(serve: Any) -> None:
-    """CP-10: while no token exists everybody on the machine may follow, and nobody goes on when one was issued."""
+def test_a_stream_without_a_token_ends_with_the_first_token(serve: Any) -> None:
+    """CP-10: without a token every caller on the machine may follow, and nobody continues after one was issued."""
     leak = Leak(serve, "tenant")
     leak.store = tallystick.open("memory:")
     served = serve(leak.store, tokens=Tokens(leak.store), limits={"authorise_seconds": AUTHORISE_SECONDS})
@@ -98,8 +98,8 @@ def test_a_stream_of_nobody_ends_with_the_first_token(serve: Any) -> None:
         assert ended_within(leak, answer, SECONDS)
 
 
-def test_a_stream_goes_on_while_its_token_is_good(serve: Any) -> None:
-    """Being asked again does not disturb those who may follow."""
+def test_a_stream_continues_while_its_token_is_valid(serve: Any) -> None:
+    """Being authorised again does not disturb those who may follow."""
     leak = Leak(serve, "tenant")
     leak.note()
     with leak.served.as_(leak.issued.secret) as client, client.stream("GET", API) as answer:
@@ -131,7 +131,7 @@ def taken(answer: httpx.Response, count: int) -> list[int]:
 
 @pytest.mark.parametrize("place", [{"params": {"after": FUTURE}}, {"headers": {"last-event-id": str(FUTURE)}}])
 def test_a_place_that_is_not_there_is_refused(serve: Any, place: dict[str, Any]) -> None:
-    """A place past the head is none of this log: the client is told, and must not wait for events it would not get."""
+    """A position past the head does not belong to this log: the client is refused, and must not wait for events."""
     served = serve()
     served.append("order/1", {})
     with served.client.stream("GET", "/v1/follow", **place) as answer:
@@ -140,7 +140,7 @@ def test_a_place_that_is_not_there_is_refused(serve: Any, place: dict[str, Any])
         assert (answer.json()["code"], answer.json()["values"]) == ("position_ahead", {"position": FUTURE, "head": 1})
 
 
-def test_a_place_in_the_future_moves_no_other_follower(serve: Any) -> None:
+def test_a_position_in_the_future_does_not_move_other_followers(serve: Any) -> None:
     """SAFE-09: One follower's place is its own: others miss nothing, get no foreign ids, and are not flooded."""
     served = serve(limits={"heartbeat_seconds": 0.5})
     served.append("order/1", {})
@@ -160,7 +160,7 @@ def test_a_place_in_the_future_moves_no_other_follower(serve: Any) -> None:
             assert taken(answer, 1) == [2]
 
 
-def test_a_place_in_the_past_holds_no_other_follower_back(serve: Any) -> None:
+def test_a_position_in_the_past_does_not_delay_other_followers(serve: Any) -> None:
     """SAFE-09: Somebody who reads a long log from its beginning reads it alone: events go to the others at once."""
     served = serve()
     store = served.service.store

@@ -1,4 +1,4 @@
-"""Services that really listen: in a thread of the test, or as a process of their own that can be killed."""
+"""Services that really listen: in a thread of the test, or as a separate process that can be killed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _UNUSED = ssl.create_default_context()  # making one a client takes longer than 
 
 
 class Granted(NamedTuple):
-    """What a token of the book stands for."""
+    """What a token of the book allows."""
 
     id: str
     kind: str
@@ -42,7 +42,7 @@ class Granted(NamedTuple):
 
 
 class Book:
-    """Tokens that a test gave out, and can take back."""
+    """Tokens that a test issued, and can revoke."""
 
     def __init__(self, **tokens: tuple[str, str | None]) -> None:
         self._grants = {name: Granted(name, kind, f"{name}-actor", org) for name, (kind, org) in tokens.items()}
@@ -50,20 +50,20 @@ class Book:
 
     @property
     def required(self) -> bool:
-        """Whether there is one."""
+        """Whether a token exists."""
         return bool(self._grants)
 
     async def fresh(self) -> None:
-        """There is nothing to look at."""
+        """There is nothing to refresh."""
 
     async def authenticate(self, secret: str) -> Granted:
-        """What was given out under this name."""
+        """The grant of this token."""
         if secret not in self._grants:
             raise errors.Refused(reason="it is unknown here")
         return self._grants[secret]
 
     def revoke(self, name: str) -> None:
-        """Take one back."""
+        """Revoke a token."""
         del self._grants[name]
 
 
@@ -83,7 +83,7 @@ class Served:
         self.client = self.as_("")
 
     def as_(self, token: str, **options: Any) -> httpx.Client:
-        """A client that shows this token; none if it is empty."""
+        """A client with this token, or without one if it is empty."""
         headers = {"authorization": f"Bearer {token}"} if token else {}
         address = f"http://127.0.0.1:{self.port}"
         return httpx.Client(base_url=address, headers=headers, timeout=SECONDS, verify=_UNUSED, **options)
@@ -97,13 +97,13 @@ class Served:
             return client.post(f"/v1/streams/{stream}/events", json={"events": events} | body, headers=headers)
 
     def raw(self, text: bytes, *, seconds: float = 20) -> bytes:
-        """Everything that is answered to these bytes, until the service closes or nothing comes any more."""
+        """Everything that the service sends after these bytes, until it closes or is silent."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=seconds) as connection:
             connection.sendall(text)
             return receive(connection)
 
     def stop(self) -> None:
-        """End it in order."""
+        """Stop it in order."""
         self.client.close()
         self.listener.should_exit = True
         self._thread.join(SECONDS)
@@ -111,7 +111,7 @@ class Served:
 
 
 def receive(connection: socket.socket) -> bytes:
-    """What comes until the other side closes."""
+    """Everything that arrives until the other side closes."""
     found = b""
     try:
         while piece := connection.recv(65536):
@@ -122,7 +122,7 @@ def receive(connection: socket.socket) -> bytes:
 
 
 class Started:
-    """A service that is a process of its own: `tally serve`."""
+    """A service in a separate process: `tally serve`."""
 
     def __init__(self, url: str, *options: str, port: int = 0, **limits: Any) -> None:
         variables = {f"TALLY_SERVE_{name.upper()}": str(value) for name, value in limits.items()}
@@ -140,12 +140,12 @@ class Started:
         self.port = int(self.address.rpartition(":")[2])
 
     def kill(self) -> None:
-        """Without a word."""
+        """Send SIGKILL."""
         self.process.kill()
         self._wait()
 
     def terminate(self) -> tuple[int, str]:
-        """With SIGTERM; how it ended, and what it said."""
+        """Send SIGTERM. Returns its exit status and its output."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return self._wait()
@@ -157,7 +157,7 @@ class Started:
 
 @pytest.fixture(scope="module", params=ENGINES)
 def everywhere(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A service over each engine that offers everything, shared by the tests of a module."""
+    """A service over each engine with all capabilities, shared by the tests of a module."""
     engine = str(request.param)
     with ExitStack() as places:
         if engine == "postgres":
@@ -180,7 +180,7 @@ def fresh() -> str:
 
 @pytest.fixture(scope="session")
 def listen() -> Callable[..., Served]:
-    """Serve an open store for longer than one test; whoever does that stops it."""
+    """Serve an open store for longer than one test. The caller must stop it."""
     return lambda store, *, tokens=None, **given: Served(
         Service(store, Settings(url="", port=0, **given), tokens=tokens)
     )
@@ -194,7 +194,7 @@ def book() -> type[Book]:
 
 @contextmanager
 def serving() -> Iterator[Callable[..., Served]]:
-    """Serve a store: a URL, or one that is open. Limits and parts by name. All are stopped at the end."""
+    """Serve a store, given by URL or open, with limits and parts by name. All services are stopped at the end."""
     running: list[Served] = []
 
     def start(store: Any = "memory:", *, limits: dict[str, Any] | None = None, **given: Any) -> Served:
@@ -219,7 +219,7 @@ def serve() -> Iterator[Callable[..., Served]]:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., Started]]:
-    """Start `tally serve` as a process; what still runs at the end is killed."""
+    """Start `tally serve` as a process. Processes that still run at the end are killed."""
     running: list[Started] = []
 
     def begin(url: str, *options: str, **given: Any) -> Started:

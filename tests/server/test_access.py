@@ -53,7 +53,7 @@ def test_no_handler_is_called_before_its_caller_is_authorised(serve: Any, book: 
             assert served.client.request(route.method, path).status_code == 401, route.path
 
 
-def test_only_what_is_public_needs_nobody() -> None:
+def test_only_public_routes_are_open() -> None:
     """What a caller without a token may see is this list."""
     public = {route.path for route in all_routes() if route.need is Need.OPEN}
     assert public - SIGNED_BY_PEERS <= PUBLIC
@@ -140,8 +140,8 @@ def text_of(served: Any, token: str, path: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("token", ["tenant", "writer"])
-def test_who_is_bound_to_an_org_reads_that_org_alone(served: Any, shop: Store, token: str) -> None:
-    """CP-10: every read route × own, other and missing org: nothing of others, of nobody or of the infrastructure."""
+def test_a_caller_bound_to_an_org_reads_only_that_org(served: Any, shop: Store, token: str) -> None:
+    """CP-10: every read route × own, other and missing org returns nothing of others, nobody or the infrastructure."""
     for path, examples in EXAMPLES.items():
         for example, org in product(examples, ORGS):
             status, text = text_of(served, token, asked(path, example, shop, org))
@@ -154,7 +154,7 @@ def test_who_is_bound_to_an_org_reads_that_org_alone(served: Any, shop: Store, t
 
 @pytest.mark.parametrize("path", ["/v1/events?org=other", "/v1/streams?org=other", "/v1/follow?after=0&org=other"])
 def test_to_ask_for_another_org_is_to_ask_for_nothing(served: Any, path: str) -> None:
-    """CP-10: an org that is there and one that is not are answered alike."""
+    """CP-10: an org that exists and one that does not get the same response."""
     there = text_of(served, "tenant", path)
     absent = text_of(served, "tenant", path.replace("other", "absent"))
     assert there == absent
@@ -183,8 +183,8 @@ def test_absent_and_not_yours_are_the_same_to_the_byte(served: Any, hidden: str,
     }
 
 
-def test_what_was_pruned_of_others_is_not_told_of(serve: Any, book: Any) -> None:
-    """CP-10: to name another's pruned stream is to name one that is not there; the own one is 410 as ever."""
+def test_what_was_pruned_of_others_is_not_reported(serve: Any, book: Any) -> None:
+    """CP-10: another org's pruned stream looks like one that does not exist; the caller's own is 410 as usual."""
     store = open("memory:")
     for org in ("other", "acme"):
         store.append(f"order/{org}", [NewEvent("noted", {"n": n}, meta={"org": org}) for n in range(4)])
@@ -201,7 +201,7 @@ def test_what_was_pruned_of_others_is_not_told_of(serve: Any, book: Any) -> None
 
 
 def test_a_cursor_names_no_stream_of_others(serve: Any, book: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CP-10: where the look at streams ends in those of another org, `next` leads on and does not say where it is."""
+    """CP-10: if the scan stops among the streams of another org, `next` continues and does not say where it is."""
     monkeypatch.setattr(streams, "STREAMS_SCANNED_MAX", 2)
     store = open("memory:")
     for name, org in (("a", "other"), ("b", "other"), ("c", "other"), ("d", "acme")):
@@ -217,8 +217,8 @@ def test_a_cursor_names_no_stream_of_others(serve: Any, book: Any, monkeypatch: 
         assert client.get("/v1/streams").json()["next"] == "order/b"
 
 
-def test_who_is_not_let_in_is_told_nothing_of_the_store(served: Any, shop: Store) -> None:
-    """CP-10: pages that refuse have the frame of the console without what it tells an operator: id, engine, head."""
+def test_a_refused_caller_learns_nothing_of_the_store(served: Any, shop: Store) -> None:
+    """CP-10: pages of refusals have the frame of the console without what it shows an operator: id, engine, head."""
     with served.as_("") as client:
         refused = [
             client.get("/console/static/none"),
@@ -234,7 +234,7 @@ def test_who_is_not_let_in_is_told_nothing_of_the_store(served: Any, shop: Store
 
 
 def test_a_tenant_never_appends(served: Any, shop: Store) -> None:
-    """CP-10: only trusted services append; not even to the own org, on neither way."""
+    """CP-10: only trusted services append. A tenant may not, not even to its own org, on either route."""
     before = shop.head()
     one = {"type": "noted", "payload": {}}
     with served.as_("tenant") as client:
@@ -246,7 +246,7 @@ def test_a_tenant_never_appends(served: Any, shop: Store) -> None:
 
 @pytest.mark.parametrize("expected", ["none", "any", 3, 99])
 def test_a_writer_of_one_org_learns_nothing_of_others_streams(served: Any, shop: Store, expected: Any) -> None:
-    """CP-10: whatever it expects of another's stream, it is told that there is nothing."""
+    """CP-10: whatever it expects of another org's stream, it gets a 404."""
     before = shop.head()
     refused = served.append("order/other", {}, token="writer", expected=expected)
     assert (refused.status_code, refused.json()["code"]) == (404, "not_found")
@@ -256,8 +256,8 @@ def test_a_writer_of_one_org_learns_nothing_of_others_streams(served: Any, shop:
 
 
 @pytest.mark.parametrize("expected", ["any", 1])
-def test_a_writer_of_one_org_cannot_make_a_stream_of_nobody_its_own(served: Any, shop: Store, expected: Any) -> None:
-    """CP-10: a stream without an org is not there for it; were it to append, its org could read what was before."""
+def test_a_writer_of_one_org_cannot_take_over_a_stream_without_an_org(served: Any, shop: Store, expected: Any) -> None:
+    """CP-10: a stream without an org does not exist for it. By appending, its org could read older events."""
     refused = served.append("order/nobody", {"of": "acme"}, token="writer", expected=expected)
     assert (refused.status_code, refused.json()["code"]) == (404, "not_found")
     assert text_of(served, "tenant", "/v1/streams/order/nobody/events")[0] == 404
@@ -265,7 +265,7 @@ def test_a_writer_of_one_org_cannot_make_a_stream_of_nobody_its_own(served: Any,
 
 
 def test_two_writers_of_one_org_begin_a_stream_at_once(served: Any, shop: Store) -> None:
-    """CP-10: who expects nothing is never told of a conflict, and several parts may be of one new stream."""
+    """CP-10: a caller without an expectation gets no conflict, and several parts may go to one new stream."""
     with ThreadPoolExecutor(8) as threads:
         done = list(threads.map(lambda n: served.append("order/begun", {"n": n}, token="writer"), range(8)))
     assert {answer.status_code for answer in done} == {201}
@@ -287,7 +287,7 @@ def test_an_id_of_another_org_tells_nothing(served: Any, shop: Store) -> None:
 
 
 def test_kinds_of_tokens_may_what_they_may(served: Any) -> None:
-    """A service reads all orgs, an operator sees the audit, a peer neither."""
+    """A service reads all orgs, an operator sees the audit, and a peer sees neither."""
     wanted = {
         "tenant": (200, 403),
         "writer": (200, 403),
@@ -304,7 +304,7 @@ def test_kinds_of_tokens_may_what_they_may(served: Any) -> None:
 
 
 def test_without_a_token_one_is_asked_for(served: Any) -> None:
-    """Every route but the public ones answers 401 and how to do better."""
+    """Every route but the public ones answers 401, with advice."""
     refused = served.client.get("/v1/events")
     assert (refused.status_code, refused.json()["code"]) == (401, "not_authenticated")
     assert refused.headers["www-authenticate"].startswith("Bearer")
@@ -322,6 +322,6 @@ def test_a_token_that_was_taken_back_is_refused_at_once(serve: Any, book: Any) -
         assert client.get("/v1/events").status_code == 401
 
 
-def test_a_service_that_must_have_tokens_lets_nobody_in_without(serve: Any) -> None:
-    """--require-token holds also while the store has none."""
+def test_a_service_that_requires_tokens_refuses_requests_without_one(serve: Any) -> None:
+    """--require-token also applies while the store has no token."""
     assert serve(require_token=True).client.get("/v1/events").status_code == 401

@@ -19,7 +19,7 @@ ONE = {"type": "noted", "payload": {"n": 1}}
 
 
 def test_an_answer_says_where_the_events_are(serve: Any) -> None:
-    """Stream, seqs, positions and link of the last event, as reading gives them."""
+    """The response has the stream, seqs, positions and link of the last event, as reading gives them."""
     served = serve()
     done = served.append("order/1", {"n": 1}, {"n": 2})
     assert done.status_code == 201
@@ -35,7 +35,7 @@ def test_an_answer_says_where_the_events_are(serve: Any) -> None:
     ("expected", "status"), [(0, 201), ("none", 201), ("any", 201), (None, 201), (1, 409), (7, 409)]
 )
 def test_a_stream_that_is_elsewhere_is_a_conflict(serve: Any, expected: Any, status: int) -> None:
-    """`expected` is a seq, none or any; a wrong one is 409 with both numbers, and nothing is written."""
+    """`expected` is a seq, `none` or `any`. A wrong one is 409 with both numbers, and nothing is written."""
     served = serve()
     done = served.append("order/1", {}, expected=expected)
     assert done.status_code == status
@@ -71,7 +71,7 @@ def test_a_retry_by_event_id_writes_nothing(serve: Any) -> None:
 
 
 def test_org_actor_and_request_are_stamped_from_the_token(serve: Any, book: Any) -> None:
-    """CP-10: the meta says who it was, whatever the caller is called elsewhere."""
+    """CP-10: the meta names the caller by its token."""
     served = serve(tokens=book(w=("writer", "acme")))
     done = served.append("order/1", {}, token="w", meta={"app": "shop"}, headers={"x-request-id": "r-7"})
     assert done.headers["x-request-id"] == "r-7"
@@ -90,15 +90,15 @@ def test_org_actor_and_request_are_stamped_from_the_token(serve: Any, book: Any)
     [("org", "other"), ("actor_id", "root"), ("actor_type", "system"), ("request_id", "r"), ("idempotency_key", "k")],
 )
 def test_a_body_that_names_others_is_refused(serve: Any, book: Any, key: str, value: str) -> None:
-    """CP-10: what the token stands for cannot be said otherwise in the body."""
+    """CP-10: a body cannot contradict what the token says."""
     served = serve(tokens=book(w=("writer", "acme")))
     done = served.append("order/1", {}, token="w", meta={key: value})
     assert (done.status_code, done.json()["code"]) == (403, "stamp_refused")
     assert served.service.store.head() == 0
 
 
-def test_who_is_bound_to_no_org_may_name_any(serve: Any, book: Any) -> None:
-    """A person at this machine and a service of all orgs say which one it is for."""
+def test_a_caller_without_an_org_may_name_any(serve: Any, book: Any) -> None:
+    """A person on this machine, and a service of all orgs, say which org an event is for."""
     served = serve()
     assert served.append("order/1", {}, meta={"org": "acme"}).status_code == 201
     tokened = serve(tokens=book(w=("writer", None)))

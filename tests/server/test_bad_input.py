@@ -76,14 +76,14 @@ def status_of(answer: bytes) -> int:
     ],
 )
 def test_1_and_3_no_blank_two_or_expired_tokens(guarded: Any, headers: list[tuple[str, str]]) -> None:
-    """One good token lets in; anything else is 401, on the short way too."""
+    """One good token is accepted. Anything else is 401, for appends too."""
     is_problem(guarded.client.get("/v1/events", headers=headers), 401)
     content = json.dumps({"events": [ONE]})
     is_problem(guarded.client.post(PATH, content=content, headers=[*headers, *JSON.items()]), 401)
 
 
 def test_2_and_11_the_token_or_the_cursor_of_another_org(guarded: Any) -> None:
-    """A cursor is a position and lets nobody see more: from any of them a tenant gets its own events alone."""
+    """A cursor is a position and shows nobody more: from any cursor a tenant gets only its own events."""
     store = guarded.service.store
     for org in ("other", "acme", "other"):
         store.append(f"order/{org}", NewEvent("noted", {"of": org}, meta={"org": org}))
@@ -99,7 +99,7 @@ def test_2_and_11_the_token_or_the_cursor_of_another_org(guarded: Any) -> None:
     "host", ["evil", "evil:80", "localhost.evil", "127.0.0.1.evil", "", "[evil]", "localhost@evil"]
 )
 def test_4_a_request_for_another_host(served: Any, host: str) -> None:
-    """A page that was led here by a name of its own is told so."""
+    """A page that reaches the service by a name of its own is refused."""
     answer = served.raw(f"GET /v1/events HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
     assert status_of(answer) == 421
     two = served.raw(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\nConnection: close\r\n\r\n")
@@ -109,7 +109,7 @@ def test_4_a_request_for_another_host(served: Any, host: str) -> None:
 
 
 def test_5_a_post_that_a_page_could_send(served: Any) -> None:
-    """Neither as a plain text nor from another origin."""
+    """A page of another origin can append neither with a plain text nor with JSON."""
     body = json.dumps({"events": [ONE]})
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
         is_problem(served.client.post(PATH, content=body, headers={"content-type": kind}), 415)
@@ -120,7 +120,7 @@ def test_5_a_post_that_a_page_could_send(served: Any) -> None:
 
 
 def test_6_two_ways_to_say_how_long_the_body_is(served: Any) -> None:
-    """Chunked and Content-Length at once, or two lengths, is how requests are smuggled."""
+    """Chunked and Content-Length together, or two lengths, are how requests are smuggled."""
     head = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     both = served.raw((head + "Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n").encode())
     two = served.raw((head + "Content-Length: 4\r\nContent-Length: 5\r\n\r\n{}  ").encode())
@@ -131,7 +131,7 @@ def test_6_two_ways_to_say_how_long_the_body_is(served: Any) -> None:
 
 
 def test_7_a_body_of_100_mb(served: Any) -> None:
-    """Refused by what its head says, and when it says nothing, as soon as it is too much."""
+    """A body is refused by its head, or as soon as it is too large."""
     head = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     assert status_of(served.raw(f"{head}Content-Length: {100 << 20}\r\n\r\n{{".encode())) == 413
     piece = b"%x\r\n" % (1 << 20) + b" " * (1 << 20) + b"\r\n"
@@ -156,15 +156,15 @@ def test_9_a_compressed_bomb(served: Any) -> None:
 
 
 @pytest.mark.parametrize("limit", ["-1", "0", "1000000000", "1e3", "", "x", "1.5", "１", "0x10", "1&limit=2000000"])
-def test_10_a_limit_that_is_none(served: Any, limit: str) -> None:
-    """A number from 1 to 10,000; anything else is 422 on every listing."""
+def test_10_an_invalid_limit(served: Any, limit: str) -> None:
+    """A number from 1 to 10,000. Anything else is 422 on every list."""
     for path in ("/v1/events", "/v1/streams", "/v1/streams/order/0/events", "/v1/audit"):
         is_problem(served.client.get(f"{path}?limit={limit}"), 422)
 
 
 @pytest.mark.parametrize("expected", [-1, -2, 2**63, 2**64, 1.0, 1e300, "1", "ANY", True, [], {}])
-def test_12_an_expectation_that_is_none(served: Any, expected: Any) -> None:
-    """A seq, none or any."""
+def test_12_an_invalid_expectation(served: Any, expected: Any) -> None:
+    """A seq, `none` or `any`."""
     is_problem(served.append("order/1", {}, expected=expected), 422)
 
 
@@ -189,8 +189,8 @@ def test_12_an_expectation_that_is_none(served: Any, expected: Any) -> None:
     ],
     ids=range(15),
 )
-def test_13_to_16_names_that_are_none(served: Any, name: str) -> None:
-    """SQL, paths, zero bytes, broken UTF-8, line breaks and 10 kB: no name, no stream, no header."""
+def test_13_to_16_invalid_names(served: Any, name: str) -> None:
+    """SQL, paths, zero bytes, broken UTF-8, line breaks and 10 kB are not names, and create no stream and no header."""
     body = json.dumps({"events": [ONE]}).encode()
     for path in (f"/v1/streams/order/{name}/events", f"/v1/streams/{name}/1/events"):
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
@@ -202,7 +202,7 @@ def test_13_to_16_names_that_are_none(served: Any, name: str) -> None:
 
 
 def test_16_line_breaks_in_headers(served: Any) -> None:
-    """What a header says comes back only if it is an id, and never as a header of its own."""
+    """A header comes back only if it is an id, and never as a header of its own."""
     injected = served.raw(
         b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Request-Id: a\rSet-Cookie: b\r\n\r\n"
     )
@@ -246,7 +246,7 @@ def test_17_other_methods(served: Any) -> None:
     ],
 )
 def test_19_a_batch_with_one_bad_event(served: Any, bad: Any) -> None:
-    """All or nothing: the good ones are not recorded either."""
+    """All or nothing: the good events are not recorded either."""
     before = served.service.store.head()
     body = json.dumps({"events": [ONE, bad, ONE]})
     is_problem(served.client.post(PATH, content=body, headers=JSON), 422)
@@ -284,14 +284,14 @@ def test_19_a_batch_with_one_bad_event(served: Any, bad: Any) -> None:
     ],
     ids=range(23),
 )
-def test_bodies_that_are_no_events(served: Any, body: bytes) -> None:
-    """What is no strict JSON of the right shape and size is refused, on both ways in."""
+def test_bodies_that_are_not_events(served: Any, body: bytes) -> None:
+    """A body that is not strict JSON of the right shape and size is refused, on both routes."""
     for path in (PATH, "/v1/append"):
         is_problem(served.client.post(path, content=body, headers=JSON), 413, 422)
 
 
 def test_20_many_appends_with_one_expectation(serve: Any) -> None:
-    """Of 1,000 that expect the same, one is recorded and 999 are conflicts."""
+    """Of 1,000 appends with the same expectation one is recorded, and 999 are conflicts."""
     served = serve()
 
     def client(number: int) -> list[int]:

@@ -37,8 +37,8 @@ def test_a_port_that_is_taken_is_named(start: Any, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_limit_that_is_none_is_refused() -> None:
-    """A misspelt variable or a bad number does not silently change nothing."""
+def test_an_invalid_limit_is_refused() -> None:
+    """A misspelt variable or a bad number is not ignored."""
     assert limits_from({"TALLY_SERVE_BODY_BYTES_MAX": "7", "HOME": "/"}) == Limits(body_bytes_max=7)
     for variables in (
         {"TALLY_SERVE_BODY_BYTES_MAXX": "7"},
@@ -56,7 +56,7 @@ def test_a_limit_that_is_none_is_refused() -> None:
     [("127.0.0.1", True), ("127.9.9.9", True), ("localhost", True), ("::1", True), ("0.0.0.0", False), ("db1", False)],
 )
 def test_what_counts_as_this_machine(host: str, loopback: bool) -> None:
-    """A name may lead anywhere, so only `localhost` is taken for this machine."""
+    """A name may resolve to any address, so only `localhost` counts as this machine."""
     assert Settings(url="", host=host).is_loopback is loopback
 
 

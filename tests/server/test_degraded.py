@@ -74,7 +74,7 @@ def test_a_damaged_log_is_answered_from_snapshots_if_that_is_asked_for(
 
 
 def test_a_tenant_is_refused(damaged: str, serve: Callable[..., Any], book: Any) -> None:
-    """LH-16, CP-10: what is lost may be another's. The state of the whole store is none of a tenant's."""
+    """LH-16, CP-10: what is lost may belong to another org. A tenant gets no state of the whole store."""
     running = serve(damaged, reducers=[Count], tokens=book(tenant=("tenant", "acme"), operator=("admin", None)))
     with running.as_("tenant") as client:
         assert client.get("/v1/streams/order/1/state?degraded=true").json()["code"] == "damaged"

@@ -1,4 +1,4 @@
-"""SIGTERM: what was accepted is acknowledged, the rest is refused, followers are sent off, and the store is closed."""
+"""SIGTERM: accepted requests are answered, others refused, followers disconnected, and the store is closed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tallystick.event.model import NewEvent
 
 
 def test_everything_accepted_is_acknowledged_and_nothing_else_recorded(start: Any, tmp_path: Path) -> None:
-    """LH-07: under load, the events in the log are exactly those that clients were told of; the exit status is 0."""
+    """LH-07: under load, the log has exactly the events that clients got an answer for; the exit status is 0."""
     url = f"files:{tmp_path}/log"
     started = start(url)
     acknowledged: list[tuple[int, int]] = []
@@ -48,8 +48,8 @@ def test_everything_accepted_is_acknowledged_and_nothing_else_recorded(start: An
     assert sorted(found) == sorted(acknowledged)
 
 
-def test_followers_are_told_and_do_not_hold_it_up(start: Any, tmp_path: Path) -> None:
-    """A follower gets a last word and the end of its stream; idle connections are closed."""
+def test_followers_are_disconnected_and_do_not_delay_it(start: Any, tmp_path: Path) -> None:
+    """A follower gets a last comment and the end of its stream. Idle connections are closed."""
     started = start(f"sqlite:{tmp_path}/log", drain_seconds=600)
     with (
         httpx.Client(base_url=started.address, timeout=60) as client,
@@ -65,7 +65,7 @@ def test_followers_are_told_and_do_not_hold_it_up(start: Any, tmp_path: Path) ->
 
 
 def test_a_request_that_comes_while_it_drains_is_refused(serve: Any) -> None:
-    """503 with Retry-After on a connection that is still open; nothing of it is done."""
+    """503 with Retry-After on a connection that is still open, and nothing of the request is done."""
     served = serve()
     served.service.draining = True
     refused = served.append("order/1", {})
@@ -75,7 +75,7 @@ def test_a_request_that_comes_while_it_drains_is_refused(serve: Any) -> None:
 
 
 def test_what_waits_is_committed_before_the_store_is_closed(serve: Any, tmp_path: Path) -> None:
-    """Stopping right behind an append loses nothing: the log has it when it is opened again."""
+    """Stopping right after an append loses nothing: the log has it when it is opened again."""
     url = f"files:{tmp_path}/log"
     served = serve(url)
     for number in range(20):

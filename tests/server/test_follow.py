@@ -62,7 +62,7 @@ def test_a_follower_gets_what_was_there_and_what_comes(everywhere: Any, fresh: s
 
 
 def test_a_follower_resumes_from_the_last_id_it_saw(everywhere: Any, fresh: str) -> None:
-    """Last-Event-ID goes before `after`, and the next event is the one behind it."""
+    """Last-Event-ID takes precedence over `after`, and the next event is the one after it."""
     store = everywhere.service.store
     start = store.head()
     store.append(fresh, [NewEvent("noted", {"n": n}) for n in range(5)])
@@ -76,7 +76,7 @@ def test_a_follower_resumes_from_the_last_id_it_saw(everywhere: Any, fresh: str)
 
 
 def test_a_filter_lets_through_what_it_would_when_read(serve: Any) -> None:
-    """The same conditions, before and after the follower has caught up."""
+    """The same filters apply before and after the follower has caught up."""
     served = serve()
     store = served.service.store
 
@@ -94,8 +94,8 @@ def test_a_filter_lets_through_what_it_would_when_read(serve: Any) -> None:
     assert seen == [n for n in range(12) if n % 2 and n % 3 in (0, 1)]
 
 
-def test_a_tenant_follows_its_org_alone(serve: Any, book: Any) -> None:
-    """CP-10: neither others nor the infrastructure show up in the live part either."""
+def test_a_tenant_follows_only_its_org(serve: Any, book: Any) -> None:
+    """CP-10: neither others nor the infrastructure appear in the live part either."""
     served = serve(tokens=book(t=("tenant", "acme")), infrastructure=("host",))
     store = served.service.store
     with served.as_("t") as client, client.stream("GET", "/v1/follow") as answer:
@@ -106,7 +106,7 @@ def test_a_tenant_follows_its_org_alone(serve: Any, book: Any) -> None:
 
 
 def test_many_followers_share_one_encoding(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An event is put into words once, however many get it."""
+    """An event is encoded once, however many followers get it."""
     served = serve()
     encoded: list[int] = []
     real = tail.frame
@@ -125,7 +125,7 @@ def test_many_followers_share_one_encoding(serve: Any, monkeypatch: pytest.Monke
 
 
 def test_signs_of_life_come_and_move_the_id_on(serve: Any) -> None:
-    """A follower whose filter lets nothing through comes back with a late id, not with its first."""
+    """A follower whose filter nothing passes comes back with a recent id, not with its first."""
     served = serve(limits={"heartbeat_seconds": 0.05})
     with served.client.stream("GET", "/v1/follow?after=0&type=never") as answer:
         lines = answer.iter_lines()
@@ -143,8 +143,8 @@ def idle_follower(port: int) -> socket.socket:
     return idle
 
 
-def test_who_does_not_read_is_sent_off_and_the_others_go_on(serve: Any) -> None:
-    """Its queue is bounded; it is told, and a quick follower misses nothing."""
+def test_a_follower_that_does_not_read_is_disconnected_and_the_others_continue(serve: Any) -> None:
+    """Its queue is bounded. It is disconnected with a comment, and a quick follower misses nothing."""
     served = serve(limits={"follower_bytes_max": 200_000, "follower_seconds": 600})
     store = served.service.store
     with idle_follower(served.port) as slow, served.client.stream("GET", "/v1/follow") as quick:
@@ -161,11 +161,11 @@ def test_who_does_not_read_is_sent_off_and_the_others_go_on(serve: Any) -> None:
         received = b""
         while piece := slow.recv(1 << 16):
             received += piece
-    assert b": sent off: too slow" in received
+    assert b": disconnected: too slow" in received
 
 
-def test_who_takes_nothing_at_all_is_cut_off(serve: Any) -> None:
-    """A reader that stopped for too long does not keep its connection."""
+def test_a_follower_that_takes_nothing_is_disconnected(serve: Any) -> None:
+    """A reader that stopped for too long loses its connection."""
     served = serve(limits={"follower_bytes_max": 100_000, "follower_seconds": 0.2})
     with idle_follower(served.port):
         until(lambda: sum(map(len, served.service.tail._channels.values())) == 1)
@@ -178,7 +178,7 @@ def test_who_takes_nothing_at_all_is_cut_off(serve: Any) -> None:
 
 
 def test_followers_are_bounded_in_number(serve: Any) -> None:
-    """One too many is told to come back; when one leaves, there is room."""
+    """One follower too many is refused and may try again. When one leaves, there is room."""
     served = serve(limits={"followers_max": 1})
     with served.as_("") as one, one.stream("GET", "/v1/follow"):
         refused = served.client.get("/v1/follow")
@@ -189,7 +189,7 @@ def test_followers_are_bounded_in_number(serve: Any) -> None:
 
 
 def test_a_follower_joins_the_tail_without_a_gap_or_a_repetition() -> None:
-    """One that is behind the tail has to read on first; one that is ahead gets only what it has not read."""
+    """A follower behind the tail must read pages first; one ahead of it gets only what it has not read."""
 
     async def work() -> tuple[bool, list[bytes]]:
         store = open("memory:")
@@ -213,8 +213,8 @@ def test_a_follower_joins_the_tail_without_a_gap_or_a_repetition() -> None:
     assert re.findall(rb"^id: (\d+)\.", ahead, re.MULTILINE) == [b"13"]
 
 
-def test_who_was_sent_off_is_given_nothing_from_behind_a_gap() -> None:
-    """After reading failed the tail begins again at the head; those before resume from the id that they have."""
+def test_a_disconnected_follower_gets_nothing_after_a_gap() -> None:
+    """After a failed read the tail starts again at the head. Earlier followers resume from their ids."""
 
     async def work() -> tuple[bytes, bytes]:
         store = open("memory:")
@@ -239,7 +239,7 @@ def test_who_was_sent_off_is_given_nothing_from_behind_a_gap() -> None:
 
 
 def test_one_that_is_refused_takes_no_place(serve: Any) -> None:
-    """Following from what was pruned is 410, as often as it is tried, and the place is still free."""
+    """Following from a pruned position is 410, however often it is tried, and its place is free again."""
     served = serve(limits={"followers_max": 1})
     store = served.service.store
     store.append("order/1", [NewEvent("noted", {"n": number}) for number in range(4)])
@@ -251,13 +251,13 @@ def test_one_that_is_refused_takes_no_place(serve: Any) -> None:
 
 
 @pytest.mark.parametrize("id_", ["-1", "x", "1e3", "9" * 30, ""])
-def test_an_id_that_is_no_position_is_refused(everywhere: Any, id_: str) -> None:
+def test_an_id_that_is_not_a_position_is_refused(everywhere: Any, id_: str) -> None:
     """Last-Event-ID must be one of ours."""
     assert everywhere.client.get("/v1/follow", headers={"last-event-id": id_}).status_code == 422
 
 
 def test_followers_that_come_at_once_wait_for_room(serve: Any) -> None:
-    """LH-17: whoever follows again after a restart comes with all others; none is refused for a moment's crowd."""
+    """LH-17: all followers reconnect at once after a restart, and none is refused because of the crowd."""
     served = serve()
     served.append("note/1", {"n": 1})
     gate = served.service.reads

@@ -22,7 +22,7 @@ PATH = "/v1/streams/order/1/events"
 
 
 def test_a_repeated_request_gets_the_stored_answer(everywhere: Any, fresh: str) -> None:
-    """CP-06: same key and body: the same bytes again, marked as a repetition, and nothing more is recorded."""
+    """CP-06: same key and body: the same bytes again, marked as a replay, and nothing more is recorded."""
     path, key = f"/v1/streams/{fresh}/events", {"idempotency-key": fresh}
     first = everywhere.client.post(path, json=BODY, headers=key)
     again = everywhere.client.post(path, json=BODY, headers=key)
@@ -46,7 +46,7 @@ def test_another_request_under_the_same_key_is_refused(everywhere: Any, fresh: s
 
 
 def test_of_racing_requests_one_takes_effect(everywhere: Any, fresh: str) -> None:
-    """CP-06: many at once with one key are all told the same, and it happened once."""
+    """CP-06: many at once with one key all get the same response, and it happened once."""
     together = threading.Barrier(8)
 
     def send(_: int) -> bytes:
@@ -64,7 +64,7 @@ def test_of_racing_requests_one_takes_effect(everywhere: Any, fresh: str) -> Non
 
 
 def test_a_key_belongs_to_one_actor(serve: Any, book: Any) -> None:
-    """Two services that use the same key do not meet."""
+    """Two services that use the same key do not collide."""
     served = serve(tokens=book(a=("writer", "acme"), b=("writer", "acme"), c=("writer", "other")))
     for token, stream in (("a", "order/1"), ("b", "order/2"), ("c", "order/3")):
         assert served.append(stream, {}, token=token, headers=KEY).status_code == 201
@@ -82,8 +82,8 @@ def test_a_refused_request_may_be_sent_again(serve: Any) -> None:
     assert (again.status_code, again.headers["idempotent-replayed"]) == (201, "true")
 
 
-def test_a_key_that_is_none_is_refused(serve: Any) -> None:
-    """One header with a printable text of at most 1,000 characters."""
+def test_an_invalid_key_is_refused(serve: Any) -> None:
+    """One header with printable text of at most 1,000 characters."""
     served = serve()
     for keys in (["a", "b"], [""], ["x" * 1001], ["a\tb"], ["\udcff"]):
         headers = [(b"idempotency-key", key.encode("utf-8", "surrogateescape")) for key in keys]
@@ -101,7 +101,7 @@ def test_an_engine_without_commands_says_so(serve: Any, tmp_path: Any) -> None:
 
 
 def test_white_space_and_the_order_of_keys_are_the_same_request(everywhere: Any, fresh: str) -> None:
-    """CP-06: the request is known by its canonical form, not by its bytes."""
+    """CP-06: requests are compared by their canonical form, not by their bytes."""
     path, headers = f"/v1/streams/{fresh}/events", {"idempotency-key": fresh, "content-type": "application/json"}
     texts = (
         '{"events":[{"type":"noted","payload":{"a":1,"b":[2]}}],"expected":"none"}',
@@ -122,7 +122,7 @@ def test_a_number_of_another_kind_is_another_request(everywhere: Any, fresh: str
 
 
 def test_the_same_answer_comes_after_a_prune(everywhere: Any, fresh: str) -> None:
-    """CP-06: what was answered is kept with the command, also when its events are gone."""
+    """CP-06: the response is kept with the command, also after its events were pruned."""
     path, key = f"/v1/streams/{fresh}/events", {"idempotency-key": fresh}
     one = everywhere.client.post(path, json={"events": BODY["events"][:1]}, headers={"idempotency-key": f"{fresh}-1"})
     two = everywhere.client.post(path, json=BODY, headers=key)
@@ -155,7 +155,7 @@ def test_a_key_belongs_to_the_org_of_the_data(serve: Any, book: Any) -> None:
 
 
 def test_a_key_belongs_to_one_endpoint(serve: Any) -> None:
-    """CP-06: the two ways to append do not meet under one key."""
+    """CP-06: the two routes for appends do not collide under one key."""
     served = serve()
     first = served.client.post(PATH, json=BODY, headers=KEY)
     second = served.client.post("/v1/append", json={"parts": [{"stream": "order/1"} | BODY]}, headers=KEY)
@@ -164,7 +164,7 @@ def test_a_key_belongs_to_one_endpoint(serve: Any) -> None:
 
 
 def test_records_of_an_older_version_are_read_back(serve: Any) -> None:
-    """A record without places is answered from the events."""
+    """A record without positions is answered from the events."""
     served = serve()
     first = served.client.post(PATH, json=BODY, headers=KEY)
     records = served.service.store.log.commands.records
@@ -208,7 +208,7 @@ class Old(Counts):
 
 
 def test_every_write_route_honours_the_key(serve: Any, tmp_path: Any) -> None:
-    """CP-06: whatever changes something answers the same request under the same key with the same bytes."""
+    """CP-06: every route that changes something gives the same request with the same key the same bytes."""
     store = tallystick.open(f"sqlite:{tmp_path}/log.db")
     book = Tokens(store)
     secret, other = book.issue("admin", actor="root").secret, book.issue("peer", actor="old").token.id
@@ -239,7 +239,7 @@ def test_every_write_route_honours_the_key(serve: Any, tmp_path: Any) -> None:
 
 
 def test_a_token_is_issued_once_and_its_secret_is_not_stored(serve: Any, tmp_path: Any) -> None:
-    """CP-06, SEC-01: a retry gets the same answer; after a restart it is told of the same token, without the secret."""
+    """CP-06, SEC-01: a retry gets the same response; after a restart it names the same token, without the secret."""
     url, asked = f"sqlite:{tmp_path}/log.db", {"kind": "tenant", "actor": "t", "org": "acme"}
     with tallystick.open(url) as store:
         admin = Tokens(store).issue("admin", actor="root").secret

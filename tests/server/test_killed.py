@@ -94,7 +94,7 @@ def check(url: str, clients: list[Client]) -> None:
 
 
 def test_what_was_acknowledged_survives_a_kill_once(start: Any, tmp_path: Path) -> None:
-    """CP-06, LH-07: 64 clients retry with their keys across kill -9: nothing is lost and nothing is there twice."""
+    """CP-06, LH-07: 64 clients retry with their keys across kill -9: nothing is lost and nothing is recorded twice."""
     url = f"files:{tmp_path}/log"
     check(url, asyncio.run(traffic(start, url, seconds=5, kills=1)))
 

@@ -18,7 +18,7 @@ ADDRESS = "http://127.0.0.1:8787"
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_examples_give_what_the_page_shows(serve: Any, tmp_path: Path) -> None:
-    """Each curl line is run in order against a new store; … stands for anything."""
+    """All curl lines are run in order against a new store; … matches anything."""
     served = serve(f"files:{tmp_path}/log")
     played = 0
     for block in re.findall(r"^```console\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE):
@@ -32,7 +32,7 @@ def test_the_examples_give_what_the_page_shows(serve: Any, tmp_path: Path) -> No
 
 
 def test_every_limit_is_on_the_page() -> None:
-    """With its variable; and the page names none that is gone."""
+    """The page lists every limit with its variable, and no variable that no longer exists."""
     named = set(re.findall(rf"`({PREFIX}\w+)`", PAGE))
     there = {PREFIX + name.upper() for name in Limits.__struct_fields__}
     assert named <= there

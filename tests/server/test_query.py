@@ -35,7 +35,7 @@ def positions(served: Any, query: str) -> list[int]:
     ],
 )
 def test_the_names_of_the_control_plane_mean_ours(served: Any, theirs: str, ours: str) -> None:
-    """CP-09: `after_event_id` and the fields of the document select and page as our own names do."""
+    """CP-09: `after_event_id` and the names of the control plane select and page like our own names."""
     assert positions(served, theirs) == positions(served, ours) != positions(served, "")
 
 
@@ -52,14 +52,14 @@ def test_the_names_of_the_control_plane_mean_ours(served: Any, theirs: str, ours
     ],
 )
 def test_a_parameter_that_is_not_known_is_refused(served: Any, path: str) -> None:
-    """SAFE-05: a misspelt filter does not answer with everything; the refusal names it and what there is."""
+    """SAFE-05: a misspelt filter does not return everything; the refusal names it and the known ones."""
     answer = served.client.get(path)
     assert answer.status_code == 422
     assert "query parameter" in answer.text
 
 
 def test_an_append_takes_no_parameters(served: Any) -> None:
-    """SAFE-05: an expectation in the URL would be passed over, so it is refused, and nothing is written."""
+    """SAFE-05: an expectation in the URL would be ignored, so it is refused, and nothing is written."""
     body = {"events": [{"type": "opened", "payload": {}}]}
     answer = served.client.post("/v1/streams/account/acme/events?expected=1", json=body)
     assert answer.status_code == 422
@@ -68,7 +68,7 @@ def test_an_append_takes_no_parameters(served: Any) -> None:
 
 
 def test_infrastructure_needs_no_org_in_a_control_plane(serve: Any) -> None:
-    """CP-03, CP-10: kinds that `serve --infrastructure` declares are not a tenant's, so no org is demanded."""
+    """CP-03, CP-10: kinds that `serve --infrastructure` declares do not belong to tenants, so they need no org."""
     served = serve(tallystick.open("memory:", profile="control-plane"), infrastructure=("cluster",))
     body = {"events": [{"type": "node.added", "payload": {}}]}
     assert served.client.post("/v1/streams/cluster/c1/events", json=body).status_code in (200, 201)

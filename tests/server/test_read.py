@@ -71,7 +71,7 @@ def test_an_audit_by_org_and_time_keeps_the_order(everywhere: Any, fresh: str) -
 
 
 def test_an_event_is_given_as_it_is_exported(everywhere: Any, fresh: str) -> None:
-    """Every field of the envelope, payload and meta verbatim, by page and by id."""
+    """Every field of the envelope is there, with payload and meta verbatim, by page and by id."""
     from tallystick.event.line import line
 
     store = everywhere.service.store
@@ -84,7 +84,7 @@ def test_an_event_is_given_as_it_is_exported(everywhere: Any, fresh: str) -> Non
 
 
 def test_streams_are_listed_by_name(everywhere: Any, fresh: str) -> None:
-    """By cursor, by kind and by org, each with its end."""
+    """Streams are listed by cursor, by kind and by org, each with its end."""
     kind = fresh.replace("/", "-")
     store = everywhere.service.store
     for number in range(5):
@@ -108,7 +108,7 @@ def test_streams_are_listed_by_name(everywhere: Any, fresh: str) -> None:
 
 
 def test_the_state_of_a_stream_at_any_point(everywhere: Any, fresh: str) -> None:
-    """At a seq, at a time and now, as `state.fold` gives it."""
+    """A state at a seq, at a time and now is what `state.fold` gives."""
     store = everywhere.service.store
     for number in range(1, 4):
         store.append(fresh, NewEvent("noted", {f"k{number}": number}, time=number * 10))
@@ -123,7 +123,7 @@ def test_the_state_of_a_stream_at_any_point(everywhere: Any, fresh: str) -> None
 
 
 def test_a_reader_of_its_own_writes_waits_for_the_rows(serve: Any) -> None:
-    """CP-13: `wait` answers when the projection that the service keeps is as far, and in bounded time if it is not."""
+    """CP-13: `wait` answers when the projection has caught up, and within a bounded time if it has not."""
     served = serve(projections=[Seen()])
     position = served.append("order/1", {}).json()["last_position"]
     done = served.client.get("/v1/wait", params={"projection": "seen", "position": position, "timeout": 30})
@@ -134,8 +134,8 @@ def test_a_reader_of_its_own_writes_waits_for_the_rows(serve: Any) -> None:
     assert unknown.status_code == 404
 
 
-def test_a_list_of_runs_goes_on_where_the_look_at_streams_ended(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """RUN-10: a bounded number of streams is looked at for a page; what lies behind them is on a later one."""
+def test_a_list_of_runs_continues_where_the_scan_of_streams_ended(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RUN-10: a page scans a bounded number of streams; the rest is on later pages."""
     monkeypatch.setattr(runs, "SCANNED_MAX", 1000)
     store = tallystick.open("memory:")
     store.append_all([(f"run/{number:04}", [NewEvent("noted", {})], 0) for number in range(1500)])
@@ -149,7 +149,7 @@ def test_a_list_of_runs_goes_on_where_the_look_at_streams_ended(serve: Any, monk
 
 
 def test_a_filter_looks_a_bounded_way_for_a_page(everywhere: Any, fresh: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lets nothing through does not read the whole log at once; `through` leads on, and following goes on too."""
+    """A filter that nothing passes does not read the whole log at once; `through` continues, and following too."""
     monkeypatch.setattr(log_page, "LOOKED_MAX", 10)
     everywhere.append(fresh, *({"n": n} for n in range(25)))
     begin = everywhere.service.store.head() - 25
@@ -166,7 +166,7 @@ def test_a_filter_looks_a_bounded_way_for_a_page(everywhere: Any, fresh: str, mo
 
 
 def test_a_page_is_bounded_in_bytes(serve: Any) -> None:
-    """A page of large events is short, and following it gives them all the same."""
+    """A page of large events is short, and the pages after it give all the others."""
     served = serve(limits={"page_bytes_max": 100_000})
     for number in range(40):
         served.service.store.append("order/1", NewEvent("noted", {"n": number, "text": "x" * 20_000}))
@@ -191,7 +191,7 @@ def test_what_was_pruned_is_gone_by_name(serve: Any) -> None:
 
 
 def test_a_damaged_store_serves_what_it_has_and_says_so(serve: Any, tmp_path: Any) -> None:
-    """LH-08: reads go on around the hole, appends are refused, and /v1/store names the range."""
+    """LH-08: reads continue around the hole, appends are refused, and /v1/store names the range."""
     url = f"files:{tmp_path}/log"
     with tallystick.open(url) as store:
         for number in range(6):
@@ -216,8 +216,8 @@ def test_a_damaged_store_serves_what_it_has_and_says_so(serve: Any, tmp_path: An
     assert (refused.status_code, refused.json()["code"]) == (503, "damaged")
 
 
-def test_a_store_that_another_process_writes_is_read_beside_it(serve: Any, tmp_path: Any) -> None:
-    """Opened for reading it serves what is committed elsewhere, and refuses to append."""
+def test_a_store_that_another_process_writes_can_be_read(serve: Any, tmp_path: Any) -> None:
+    """Opened for reading, it serves what another process commits, and refuses appends."""
     url = f"files:{tmp_path}/log"
     with tallystick.open(url) as writer:
         writer.append("order/1", NewEvent("noted", {"n": 1}))
@@ -229,7 +229,7 @@ def test_a_store_that_another_process_writes_is_read_beside_it(serve: Any, tmp_p
 
 
 def test_a_store_of_runs_is_served_as_far_as_it_goes(serve: Any, tmp_path: Any) -> None:
-    """Streams, states and a reading run after run are there; following needs one order over all and is refused."""
+    """Streams, states and run after run can be read. Following needs one global order, and is refused."""
     served = serve(f"ndjson:{tmp_path}/runs", profile="run")
     assert served.append("run/a", {"n": 1}, {"n": 2}).status_code == 201
     assert [event["seq"] for event in walk(served.client, "/v1/streams/run/a/events")] == [1, 2]

@@ -32,13 +32,13 @@ def entered(gate: Gate, caller: str | None, *sizes: int) -> list[Admission]:
 
 
 @pytest.mark.parametrize(("caller", "most"), [("a", 8), (None, 16)])
-def test_one_caller_gets_half_of_a_gate_and_who_is_trusted_all(caller: str | None, most: int) -> None:
-    """Places: half for those who come first; the operator of a store without tokens has no share."""
+def test_one_caller_gets_half_of_a_gate_and_a_trusted_one_all(caller: str | None, most: int) -> None:
+    """Places: half are first come, first served; the operator of a store without tokens has no share."""
     assert len(entered(Gate("x", count_max=16), caller, *[0] * 20)) == most
 
 
-def test_the_other_half_is_for_those_who_have_little() -> None:
-    """Places: eight callers fit beside one that wants everything, each with its share."""
+def test_the_other_half_is_for_callers_that_use_little() -> None:
+    """Places: eight callers fit next to one that wants everything, each with its share."""
     gate = Gate("x", count_max=16)
     mine = entered(gate, "a", *[0] * 20)
     assert [len(entered(gate, name, *[0] * 9)) for name in "bcde"] == [2, 2, 2, 2]
@@ -49,7 +49,7 @@ def test_the_other_half_is_for_those_who_have_little() -> None:
 
 
 def test_bytes_are_shared_like_places() -> None:
-    """Memory: one caller holds half of it, others their share, and what left gives its room back."""
+    """Memory: one caller holds half of it, others their share, and a caller that leaves frees its room."""
     gate = Gate("x", count_max=100, bytes_max=1600)
     mine = entered(gate, "a", *[200] * 9)
     assert gate.bytes == 800
@@ -59,8 +59,8 @@ def test_bytes_are_shared_like_places() -> None:
     assert (gate.count, gate.bytes) == (1, 200)
 
 
-def test_a_caller_that_reads_much_waits_behind_others() -> None:
-    """Threads: what one caller has too much waits, and others are served meanwhile; in the end everything is done."""
+def test_a_caller_that_reads_much_waits_for_others() -> None:
+    """Threads: a caller with too many calls waits, and others are served meanwhile; in the end all calls are done."""
 
     async def work() -> tuple[int, list[int]]:
         threads, go, running = Threads(8), threading.Event(), []
@@ -104,8 +104,8 @@ def crowd(count_max: int, **members: list[Any]) -> Crowd:
     return found
 
 
-def test_the_oldest_that_showed_no_token_goes_first() -> None:
-    """Connections: while those without a token are more than half, the oldest of the largest address makes room."""
+def test_the_oldest_one_without_a_token_is_closed_first() -> None:
+    """Connections: while more than half have no token, the oldest one of the largest address is closed."""
     strangers, members = [Idle() for _ in range(6)], [Idle() for _ in range(5)]
     found = crowd(10, **{"address 1": strangers[:2], "address 2": strangers[2:]}, a=members)
     assert found.is_full
@@ -113,7 +113,7 @@ def test_the_oldest_that_showed_no_token_goes_first() -> None:
 
 
 def test_the_caller_that_has_most_makes_room() -> None:
-    """Connections: its oldest idle one; one that is busy only of a caller that has more than its part."""
+    """Connections: the oldest idle one is closed; a busy one only if its caller has more than its share."""
     busy, idle = [Idle(is_idle=False) for _ in range(3)], Idle()
     found = crowd(5, a=[*busy, idle], b=[Idle(), Idle()])
     assert found.victim() is idle
@@ -124,7 +124,7 @@ def test_the_caller_that_has_most_makes_room() -> None:
 
 
 def test_a_connection_that_shows_its_token_counts_for_its_caller() -> None:
-    """Connections: from then on it is no stranger's; one that left is not counted."""
+    """Connections: after authorisation it belongs to its caller; one that has closed does not count."""
     member, other = Idle(), Idle()
     found = crowd(1, **{"address 1": [member, other]})
     found.join(member, "a")

@@ -24,14 +24,14 @@ BODY = b'{"events":[{"type":"noted","payload":{}}]}'
 
 
 def test_8_a_head_that_does_not_end_is_closed(serve: Any) -> None:
-    """Slowloris: a connection that trickles headers, or says nothing, is told 408 and closed."""
+    """Slowloris: a connection that trickles headers, or is silent, gets a 408 and is closed."""
     served = serve(limits={"header_seconds": 0.2})
     assert served.raw(b"GET /v1/events HTTP/1.1\r\nhost: loc").startswith(b"HTTP/1.1 408 ")
     assert served.raw(b"").startswith(b"HTTP/1.1 408 ")
 
 
 def test_a_body_that_does_not_end_is_refused(serve: Any) -> None:
-    """408 after the time for bodies; nothing is recorded and its place is free again."""
+    """408 after the time for bodies. Nothing is recorded, and its place is free again."""
     served = serve(limits={"body_seconds": 0.2})
     answer = served.raw(HEAD + b"content-length: 1000\r\n\r\n" + BODY)
     assert answer.startswith(b"HTTP/1.1 408 ")
@@ -43,8 +43,8 @@ def test_a_body_that_does_not_end_is_refused(serve: Any) -> None:
 
 
 @pytest.mark.parametrize("path", [b"POST /console/login", b"GET /v1/store"])
-def test_a_body_that_does_not_end_is_closed_whoever_reads_it(serve: Any, path: bytes) -> None:
-    """Slowloris by bodies: a form, or a body that nobody asked for, holds no connection for ever."""
+def test_a_body_that_does_not_end_is_refused_whether_it_is_read_or_not(serve: Any, path: bytes) -> None:
+    """Slowloris by bodies: a form, or a body that no handler reads, does not hold a connection permanently."""
     served = serve(limits={"body_seconds": 0.2, "header_seconds": 0.2})
     head = path + b" HTTP/1.1\r\nhost: localhost\r\norigin: http://localhost\r\ncontent-length: 1000\r\n\r\n"
     with socket.create_connection(("127.0.0.1", served.port), timeout=20) as connection:
@@ -56,14 +56,14 @@ def test_a_body_that_does_not_end_is_closed_whoever_reads_it(serve: Any, path: b
 
 
 def test_an_idle_connection_is_closed(serve: Any) -> None:
-    """After an answer a connection may be idle for a while, not for ever."""
+    """After a response a connection may be idle for a while, but not permanently."""
     served = serve(limits={"idle_seconds": 1})
     answer = served.raw(b"GET /v1/store HTTP/1.1\r\nhost: localhost\r\n\r\n", seconds=30)
     assert answer.startswith(b"HTTP/1.1 200 ")
 
 
 def test_connections_are_bounded(serve: Any) -> None:
-    """One too many takes the place of the oldest that says nothing, which is told 429 and closed."""
+    """One connection too many replaces the oldest silent one, which gets a 429 and is closed."""
     served = serve(limits={"connections_max": 3})
     with ExitStack() as opened:
         held = [opened.enter_context(socket.create_connection(("127.0.0.1", served.port), 20)) for _ in range(3)]
@@ -91,7 +91,7 @@ class Stuck(FaultyFileSystem):
 
 
 def test_more_appends_than_fit_are_sent_away(serve: Any, tmp_path: Any) -> None:
-    """Back-pressure: 429 with Retry-After while the disk is stuck; what was accepted is recorded, and nothing else."""
+    """Back-pressure: 429 with Retry-After while the disk is stuck. Only what was accepted is recorded."""
     disk = Stuck()
     served = serve(tallystick.open(f"files:{tmp_path}/log", filesystem=disk), limits={"pending_requests_max": 4})
     disk.go.clear()
@@ -110,7 +110,7 @@ def test_more_appends_than_fit_are_sent_away(serve: Any, tmp_path: Any) -> None:
 
 
 def test_bodies_are_bounded_together(serve: Any, tmp_path: Any) -> None:
-    """Memory: what waits is counted in bytes as well, a single one always fits, and what left gives its room back."""
+    """Memory: waiting appends are counted in bytes too, a single one always fits, and done ones free their room."""
     disk = Stuck()
     store = tallystick.open(f"files:{tmp_path}/log", filesystem=disk)
     served = serve(store, limits={"pending_bytes_max": 50_000})
@@ -129,7 +129,7 @@ def test_bodies_are_bounded_together(serve: Any, tmp_path: Any) -> None:
 
 
 def test_reads_are_bounded(serve: Any) -> None:
-    """A reader that does not take its page keeps its place, and one too many is sent away until it has left."""
+    """A reader that does not take its page keeps its place, and one too many is refused until it has left."""
     served = serve(limits={"reads_max": 1, "follower_seconds": 600, "page_bytes_max": 30 << 20})
     for _ in range(700):
         served.service.store.append("order/1", NewEvent("noted", {"text": "x" * 50_000}))
@@ -145,8 +145,8 @@ def test_reads_are_bounded(serve: Any) -> None:
     assert served.client.get("/v1/store").status_code == 200
 
 
-def test_a_large_body_is_decoded_beside_the_event_loop(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everybody else is served meanwhile; small ones, which are most, take the short way."""
+def test_a_large_body_is_decoded_in_a_thread(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are served meanwhile. Small bodies, which are most, are decoded in the event loop."""
     seen: list[str] = []
     parse = canonical.parse
 
@@ -162,8 +162,8 @@ def test_a_large_body_is_decoded_beside_the_event_loop(serve: Any, monkeypatch: 
     assert loop != beside
 
 
-def test_a_large_request_is_hashed_beside_the_event_loop(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a key is compared by takes as long as the body is large: nobody else waits for it."""
+def test_a_large_request_is_hashed_in_a_thread(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hash of a large body takes long, and nobody else waits for it."""
     seen: list[str] = []
     hash_of = idempotency.hash_of
 

@@ -1,4 +1,4 @@
-"""Stores and services for the tests of operating: real ones, on loopback, in this process or in one of their own."""
+"""Real stores and services for the tests of operations, on loopback, in this process or in a separate one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAIT_SECONDS = 30
 
 @pytest.fixture(params=["files", "sqlite", "ndjson"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A place for a store, once with each engine that keeps its tokens on this disk."""
+    """The URL of a new store, once for each engine that keeps its tokens on this disk."""
     return f"{request.param}:{tmp_path / 'log'}"
 
 
@@ -47,14 +47,14 @@ class Running:
         asyncio.run(self._server.serve([self._socket]))
 
     def stop(self) -> None:
-        """End the service in order; safe to call twice."""
+        """Stop the service in order. It is safe to call twice."""
         self.client.close()
         self._server.should_exit = True
         self._thread.join(WAIT_SECONDS)
         assert not self._thread.is_alive()
 
     def get(self, path: str, **given: Any) -> Any:
-        """The JSON answer to a GET."""
+        """The JSON of a GET."""
         return self.client.get(path, **given).json()
 
     def append(self, stream: str, *payloads: dict[str, Any], type: str = "noted", **given: Any) -> httpx.Response:
@@ -63,7 +63,7 @@ class Running:
         return self.client.post(f"/v1/streams/{stream}/events", json={"events": events}, **given)
 
     def until(self, path: str, holds: Callable[[Any], bool]) -> Any:
-        """The JSON answer to a GET as soon as it is as wanted."""
+        """The JSON of a GET, as soon as it is as wanted."""
         deadline = time.monotonic() + WAIT_SECONDS
         while not holds(found := self.get(path)):
             assert time.monotonic() < deadline, found
@@ -71,7 +71,7 @@ class Running:
         return found
 
     def scraped_until(self, *wanted: str) -> str:
-        """The page of /metrics as soon as all of this is in it."""
+        """The page of /metrics, as soon as it contains all of this."""
         deadline = time.monotonic() + WAIT_SECONDS
         while not all(text in (page := self.client.get("/metrics").text) for text in wanted):
             assert time.monotonic() < deadline, page
@@ -79,7 +79,7 @@ class Running:
         return page
 
     def finished(self, begun: httpx.Response) -> dict[str, Any]:
-        """The job that an answer tells of, once it is over."""
+        """The job that a response names, after it has ended."""
         assert begun.status_code == 202, begun.text
         deadline = time.monotonic() + WAIT_SECONDS
         while (job := self.get(begun.headers["location"]))["state"] == "running":
@@ -93,7 +93,7 @@ Serve = Callable[..., Running]
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    """Start services; all are stopped at the end."""
+    """Start services. All are stopped at the end."""
     started: list[Running] = []
 
     def start(

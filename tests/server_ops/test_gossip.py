@@ -50,8 +50,8 @@ def test_a_peer_joins_and_syncs_with_a_service(serve, place, tmp_path):
     assert (len(told["members"]), told["events"] > invited) == (2, True)
 
 
-def test_who_does_not_sign_is_refused(serve, place):
-    """COM-09: what is mounted is open to nobody but peers; the answer is the community's own, with our headers."""
+def test_an_unsigned_request_is_refused(serve, place):
+    """COM-09: what is mounted is open only to peers; the response is the community's own, with our headers."""
     running = serve(f"sqlite:{place / 'log.db'}")
     answer = running.client.get("/sync/v1/heads")
     assert answer.status_code == 403
@@ -85,15 +85,15 @@ def test_without_a_community_nothing_is_mounted(serve):
         assert running.client.get(path).status_code == 404
 
 
-def test_a_damaged_community_is_told_before_anything_listens(place):
-    """`tally serve` names what is wrong and exits with 2, instead of serving the log without its peers."""
+def test_a_damaged_community_is_reported_before_anything_listens(place):
+    """`tally serve` reports the problem and exits with 2, instead of serving the log without its peers."""
     (place / "community.json").write_text("{")
     done = CliRunner().invoke(tally, ["serve", f"sqlite:{place / 'log.db'}", "--port", "0"], prog_name="tally")
     assert (done.exit_code, "community.json is damaged" in done.stderr) == (2, True)
 
 
 def test_a_log_is_a_community_only_where_one_was_made(tmp_path):
-    """The file beside the log decides, and a damaged one is refused by name."""
+    """The file next to the log decides, and a damaged one is refused by name."""
     assert gossip.directory_of(f"sqlite:{tmp_path / 'log.db'}") is None
     (tmp_path / "community.json").write_text("{}")
     assert gossip.directory_of(f"sqlite:{tmp_path / 'log.db'}") == tmp_path
@@ -102,7 +102,7 @@ def test_a_log_is_a_community_only_where_one_was_made(tmp_path):
 
 
 def test_the_daily_snapshot_keeps_the_one_that_the_log_begins_with(serve, place, monkeypatch):
-    """COM-10: what is pruned after a snapshot never takes the one away without which the log cannot be opened."""
+    """COM-10: pruning after a snapshot never removes the snapshot that the log needs to be opened."""
     running = serve(f"sqlite:{place / 'log.db'}")
     invitation = run("invite", "a", "--address", running.address, "--snapshot")
     run("join", "b", "-", "--allow-private", "--json", stdin=json.dumps(invitation))
@@ -137,7 +137,7 @@ def befriended(serve, place) -> Any:
     return other
 
 
-def test_what_a_command_writes_beside_the_service_is_handed_on_at_once(serve, place, befriended):
+def test_what_a_command_writes_next_to_the_service_is_sent_on_at_once(serve, place, befriended):
     """COM-09: an event that was written offline reaches the peers of a served node without waiting for a round."""
     here = serve(f"sqlite:{place / 'log.db'}")
     here.until("/v1/community", lambda told: "result" in told["peers"][0])
@@ -146,8 +146,8 @@ def test_what_a_command_writes_beside_the_service_is_handed_on_at_once(serve, pl
     befriended.until("/v1/community", lambda told: told["events"] == before + 1)
 
 
-def test_one_peer_that_cannot_be_called_keeps_no_other_from_it(serve, place, befriended):
-    """COM-09: authorities that cannot be read, or an address that is refused, are told of that peer alone."""
+def test_a_peer_that_cannot_be_called_does_not_affect_the_others(serve, place, befriended):
+    """COM-09: unreadable certificates, or a refused address, affect only that peer."""
     written = json.loads((place / "community.json").read_text())
     written["peers"].insert(0, {"url": "ftp://127.0.0.1", "key": written["peers"][0]["key"][::-1]})
     (place / "community.json").write_text(json.dumps(written))
@@ -157,7 +157,7 @@ def test_one_peer_that_cannot_be_called_keeps_no_other_from_it(serve, place, bef
 
 
 def test_a_served_node_trusts_the_authorities_that_were_written_down(serve, place, befriended):
-    """COM-09: as `tally community` does; a file that is none is told, and the peer is not called without it."""
+    """COM-09: as `tally community` does. An invalid file is reported, and the peer is not called without it."""
     written = json.loads((place / "community.json").read_text()) | {"tls_ca": str(place / "none.pem")}
     (place / "community.json").write_text(json.dumps(written))
     here = serve(f"sqlite:{place / 'log.db'}")
@@ -166,7 +166,7 @@ def test_a_served_node_trusts_the_authorities_that_were_written_down(serve, plac
 
 
 def test_a_served_node_asks_for_its_own_head_before_it_writes(place, befriended):
-    """COM-09: over a restored disk it takes back what its peers have of its feed, instead of forking it for ever."""
+    """COM-09: on a restored disk it gets its own feed back from its peers, instead of forking it."""
     with tallystick.open(f"sqlite:{place.parent / 'backup' / 'log.db'}", profile="community") as store:
         restored = gossip.Community(store, place.parent / "backup")
         restored.log.append_local("chat.message.sent", {"text": "anew"}, restored._keys)
@@ -195,7 +195,7 @@ def test_a_served_community_lets_go_what_it_may(serve, place, monkeypatch):
 
 
 def test_inserts_are_counted_and_the_emergency_is_shown(serve, place):
-    """COM-03, COM-09: every event taken in is counted by origin and code; `emergency on` reaches a running service."""
+    """COM-03, COM-09: every accepted event is counted by origin and code; `emergency on` reaches a running service."""
     running = serve(f"sqlite:{place / 'log.db'}")
     community = running.service.operations.community
     community.log.append_local("chat.message.sent", {"text": "x"}, community._keys)

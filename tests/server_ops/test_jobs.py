@@ -20,7 +20,7 @@ def over(jobs: Jobs, id: str) -> str:
 
 
 def test_a_job_ends_with_its_result_and_full_progress():
-    """What the work returns is the result, and everything that was to be done is done."""
+    """What the work returns is the result, and `done` is at the total."""
     jobs = Jobs()
     job = jobs.begin("count", lambda progress: progress(3) or {"found": 7}, total=5, by="ada")
     assert over(jobs, job.id) == "done"
@@ -51,7 +51,7 @@ def test_progress_never_goes_back_and_never_past_the_end():
 
 
 def test_the_same_job_is_not_begun_twice():
-    """Who asks for what is under way is told of that; another subject is another job."""
+    """A caller who begins a job that is running gets that job; another subject is another job."""
     jobs, gate = Jobs(), threading.Event()
 
     def wait(progress):
@@ -66,7 +66,7 @@ def test_the_same_job_is_not_begun_twice():
 
 
 def test_too_many_at_once_are_refused():
-    """Threads are bounded: the next one is told to come again."""
+    """Threads are bounded: the next job is refused and may be tried again."""
     jobs, gate = Jobs(running_max=2), threading.Event()
     begun = [jobs.begin("rebuild", lambda progress: gate.wait(WAIT_SECONDS), subject=str(n)) for n in range(2)]
     with pytest.raises(errors.Overloaded):
@@ -77,7 +77,7 @@ def test_too_many_at_once_are_refused():
 
 
 def test_a_job_that_fails_says_why():
-    """Our own errors keep their name and advice; those of somebody's code are told by type and message."""
+    """Our own errors keep their name and advice; errors of user code are reported by type and message."""
     jobs = Jobs()
 
     def conflict(progress):
@@ -110,7 +110,7 @@ def test_stopping_ends_a_job_at_its_next_step():
 
 
 def test_old_jobs_make_room():
-    """What is remembered is bounded."""
+    """The number of kept jobs is bounded."""
     jobs = Jobs()
     first = jobs.begin("a", lambda progress: None).id
     over(jobs, first)
@@ -121,6 +121,6 @@ def test_old_jobs_make_room():
         jobs.get(first)
 
 
-def test_being_stopped_is_no_error_of_the_store():
-    """Nobody who catches the store's errors catches this by accident."""
+def test_being_stopped_is_not_an_error_of_the_store():
+    """Code that catches the store's errors does not catch this one by accident."""
     assert not issubclass(Stopped, errors.TallyError)

@@ -14,6 +14,8 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from tallystick import errors
 from tallystick.server import logs
@@ -40,7 +42,7 @@ def ask_everything(client: httpx.Client) -> None:
 
 
 def test_no_byte_of_what_was_sent_is_in_the_log(tmp_path: Path):
-    """LH-17: a service at its most talkative logs every request as JSON, with no payload, meta, query or header."""
+    """LH-17: a service at its most verbose logs every request as JSON, without payload, meta, query or header."""
     command = [*TALLY, "serve", f"files:{tmp_path / 'log'}", "--port", "0", "--json"]
     environment = dict(os.environ, TALLY_LOG="debug")
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
@@ -65,7 +67,7 @@ def test_no_byte_of_what_was_sent_is_in_the_log(tmp_path: Path):
 
 
 def test_an_internal_error_is_a_problem_that_quotes_nothing(serve):
-    """Whatever a handler trips over, the answer is problem+json with the request's id, and not a word of the reason."""
+    """Whatever goes wrong in a handler, the response is problem+json with the request id, and without the reason."""
     running = serve()
 
     def broken(request: HttpRequest) -> None:
@@ -77,6 +79,25 @@ def test_an_internal_error_is_a_problem_that_quotes_nothing(serve):
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.headers["x-request-id"] == "r-1"
     assert "payload-mark" not in answer.text
+
+
+def test_a_failure_in_the_middle_of_a_response_ends_the_connection(serve):
+    """No second response is sent into the first one: the client sees that the body is incomplete."""
+
+    class Half(Response):
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"half", "more_body": True})
+            raise errors.NothingHere()
+
+    def begun(request: HttpRequest) -> Response:
+        return Half()
+
+    running = serve()
+    running._server.app.routes.append(Route("GET", "/v1/half", Need.OPEN, begun))
+    with pytest.raises(httpx.RemoteProtocolError):
+        running.client.get("/v1/half")
+    assert running.client.get("/health").status_code == 200
 
 
 @pytest.fixture
@@ -97,8 +118,8 @@ def lines() -> Any:
     return logged
 
 
-def test_an_exception_is_told_by_type_and_place_alone(lines):
-    """What an exception says may quote an event; where it was raised may not."""
+def test_an_exception_is_logged_only_by_type_and_place(lines):
+    """The message of an exception may quote an event; where it was raised may not."""
 
     def work() -> None:
         try:
@@ -113,7 +134,7 @@ def test_an_exception_is_told_by_type_and_place_alone(lines):
 
 
 def test_what_other_libraries_warn_of_is_cut_to_its_template(lines):
-    """Their arguments may be anything that somebody sent."""
+    """Their arguments may be anything that a client sent."""
     (record,) = lines(lambda: logging.getLogger("other.library").error("cannot take %s", "payload-mark"))
     assert record["message"] == "cannot take %s"
 
@@ -129,13 +150,13 @@ def test_the_level_says_how_much_a_request_matters(lines, status, seconds, level
 
 
 def test_by_default_a_request_that_went_well_is_not_logged(lines):
-    """Thousands a second would be more log than events."""
+    """At thousands of requests per second the log would be larger than the events."""
     told = lines(lambda: logs.request(method="GET", route="/x", status=200, seconds=0.01), level=logging.INFO)
     assert told == []
 
 
-def test_a_reader_that_stands_still_does_not_stop_the_service():
-    """Lines past the bound are dropped and counted; logging never waits."""
+def test_a_reader_that_stops_does_not_stop_the_service():
+    """Lines past the bound are dropped and counted. Logging never waits."""
     log = logs.Logs(stream=io.StringIO())
     record = logging.LogRecord("tallystick", logging.INFO, "", 0, "x", (), None)
     for _ in range(logs.QUEUE_MAX + 5):
@@ -144,7 +165,7 @@ def test_a_reader_that_stands_still_does_not_stop_the_service():
 
 
 def test_a_level_that_does_not_exist_is_refused():
-    """A wrong TALLY_LOG is told before the service starts."""
+    """A wrong TALLY_LOG is refused before the service starts."""
     assert logs.level_from({}) == logging.WARNING
     with pytest.raises(errors.InvalidValue):
         logs.level_from({"TALLY_LOG": "loud"})

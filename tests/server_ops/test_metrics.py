@@ -99,14 +99,14 @@ def test_what_happened_is_counted(watched):
 
 
 def test_what_is_tried_again_is_counted(watched):
-    """LH-16, LH-17: each retry of what is transient, by what it was."""
+    """LH-16, LH-17: each retry of a transient failure is counted by its cause."""
     before = retries().get("write", 0)
     assert Backoff("write").pause()
     assert value(scraped(watched), "tally_retries_total", what="write") == before + 1
 
 
 def test_no_label_holds_a_name_that_a_client_chose(watched):
-    """Streams, ids and unknown paths make no series: their number is bounded, and nothing leaks."""
+    """Streams, ids and unknown paths make no series: their number is bounded, and they show nothing."""
     for path in ("/v1/streams/secret-kind/secret-name", "/secret-path", "/v1/events/secret-id"):
         watched.client.get(path)
     page = watched.client.get("/metrics").text
@@ -114,7 +114,7 @@ def test_no_label_holds_a_name_that_a_client_chose(watched):
 
 
 def test_methods_and_routes_without_end_do_not_make_series_without_end():
-    """Whatever is thrown at it, the number of series stays bounded."""
+    """Whatever clients send, the number of series stays bounded."""
     metrics = Metrics()
     for number in range(2000):
         metrics.request(route="/a", method=f"M{number}", status=405, seconds=0.1)
@@ -132,7 +132,7 @@ def _queries() -> list[tuple[str, str]]:
 
 
 def test_every_figure_that_is_watched_exists(watched):
-    """LH-17: each metric and label that an alert or the board names is in a real answer of /metrics."""
+    """LH-17: each metric and label that an alert or the dashboard names is in a real response of /metrics."""
     samples = scraped(watched)
     not_yet = {"tally_commit_failures_total": {"error"}, "tally_scheduler_jobs_total": {"job", "result"}}
     known = {name: set().union(*(labels for labels, _ in found)) for name, found in samples.items()} | not_yet

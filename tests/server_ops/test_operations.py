@@ -42,7 +42,7 @@ class Broken(Projection):
 
 
 def test_projections_run_live_and_show_their_lag(serve, tmp_path):
-    """CP-13: the service keeps its projections current, and tells position and lag of each, and of consumers."""
+    """CP-13: the service keeps its projections current, and reports position and lag of each, and of consumers."""
     url = f"files:{tmp_path / 'log'}"
     with tallystick.open(url) as store:
         store.append("order/1", [order_event(PLACED) for _ in range(20)])
@@ -56,7 +56,7 @@ def test_projections_run_live_and_show_their_lag(serve, tmp_path):
 
 
 def test_a_projection_is_rebuilt_with_progress(serve):
-    """CP-13: a rebuild runs in the background, says how far it is, and the rows then are those of a new epoch."""
+    """CP-13: a rebuild runs in the background with progress, and the rows are then those of a new epoch."""
     running = serve(projections=[OrderTotals(), CustomerBalance()])
     for _ in range(3):
         running.append("order/1", *({"customer": "c", "amount": 1} for _ in range(100)), type=PLACED)
@@ -70,7 +70,7 @@ def test_a_projection_is_rebuilt_with_progress(serve):
 
 
 def test_only_a_registered_projection_can_be_rebuilt(serve):
-    """Rows can be made anew by their code alone; another name is not there."""
+    """Only the code of a projection can rebuild its rows; another name is a 404."""
     assert serve().client.post("/v1/projections/nothing/rebuild").status_code == 404
 
 
@@ -98,8 +98,8 @@ def test_a_rebuild_starts_a_runner_that_had_stopped(serve, tmp_path):
     assert (found["running"], found["failure"]) == (True, None)
 
 
-def test_a_projection_that_fails_is_shown_and_the_service_goes_on(serve):
-    """CP-13: its reason stands beside its lag, and readiness names that something does not run."""
+def test_a_projection_that_fails_is_reported_and_the_service_continues(serve):
+    """CP-13: its reason is listed with its lag, and readiness reports that a projection does not run."""
     running = serve(projections=[Broken()])
     running.append("order/1", {"customer": "c", "amount": 1}, type=PLACED)
     (found,) = running.until("/v1/projections", lambda answer: answer["projections"][0]["failure"])["projections"]
@@ -131,7 +131,7 @@ def test_snapshots_are_made_listed_protected_and_checked(serve):
 
 
 def test_snapshots_are_listed_page_by_page(serve):
-    """Every page goes on where the one before ended, and each snapshot is listed once."""
+    """Every page continues where the one before ended, and each snapshot is listed once."""
     running = serve(reducers=[count])
     for name in range(5):
         running.append(f"note/{name}", {"n": 1})
@@ -146,7 +146,7 @@ def test_snapshots_are_listed_page_by_page(serve):
 
 
 def test_a_damaged_snapshot_is_named(serve, tmp_path):
-    """A body that was changed on disk is told by the check of the one and by the check of all."""
+    """A body that was changed on disk is found by checking one snapshot and by checking all."""
     running = serve(reducers=[count])
     running.append("note/a", {"n": 1})
     made = running.finished(running.client.post("/v1/snapshots", json={"stream": "note/a"}))
@@ -158,7 +158,7 @@ def test_a_damaged_snapshot_is_named(serve, tmp_path):
 
 
 def test_retention_says_what_it_would_do_and_does_nothing(serve, tmp_path, monkeypatch):
-    """The dry run names what would be pruned and why not; the log is as it was."""
+    """The dry run names what would be pruned, what not and why; the log does not change."""
     monkeypatch.setenv("TALLY_PRUNE_DAYS", "0.000000001")
     running = serve(reducers=[count])
     running.append("note/a", {"n": 1}, {"n": 2})
@@ -190,7 +190,7 @@ class Shelf:
 
 
 def test_with_an_archive_only_what_it_holds_is_pruned(serve, monkeypatch):
-    """LH-17: in a dry run and in earnest, over HTTP; the archive is opened anew each time."""
+    """LH-17: a dry run and a real one, over HTTP. The archive is opened again each time."""
     monkeypatch.setenv("TALLY_PRUNE_DAYS", "0.000000001")
     opened = []
 
@@ -212,8 +212,8 @@ def test_with_an_archive_only_what_it_holds_is_pruned(serve, monkeypatch):
     assert len(opened) >= 3
 
 
-def test_an_archive_that_is_none_is_told_before_anything_listens(tmp_path):
-    """LH-17: `tally serve --archive` of a place without one ends at once, with the place."""
+def test_a_missing_archive_is_reported_before_anything_listens(tmp_path):
+    """LH-17: `tally serve --archive` with a place that has no archive ends at once, and names the place."""
     given = ["serve", f"files:{tmp_path}/log", "--archive", f"{tmp_path}/none", "--port", "0"]
     done = CliRunner().invoke(tally, given, prog_name="tally")
     assert done.exit_code == 2
@@ -239,7 +239,7 @@ def test_an_archive_that_is_none_is_told_before_anything_listens(tmp_path):
     ids=str,
 )
 def test_orders_that_make_no_sense_are_refused(serve, path, body, status):
-    """What is not there is 404, what does not fit is 422, and nothing is a 500."""
+    """What does not exist is 404, what does not fit is 422, and nothing is 500."""
     assert serve().client.post(path, json=body).status_code == status
 
 
@@ -247,7 +247,7 @@ def test_orders_that_make_no_sense_are_refused(serve, path, body, status):
 
 
 def test_a_sound_log_is_verified_in_the_background(serve):
-    """LH-17: everything is looked at, the result is kept, and health tells when it was."""
+    """LH-17: everything is checked, the result is kept, and health says when it was."""
     running = serve()
     running.append("note/a", *({"n": n} for n in range(50)))
     job = running.finished(running.client.post("/v1/integrity/verify"))
@@ -257,7 +257,7 @@ def test_a_sound_log_is_verified_in_the_background(serve):
 
 
 def test_a_damaged_log_is_found_and_health_says_so(serve, tmp_path):
-    """LH-17: a flipped byte that nobody has met is found by verification; from then on /health answers 503."""
+    """LH-17: a flipped byte that no read has met is found by verification; after that /health answers 503."""
     url = f"sqlite:{tmp_path / 'log.db'}"
     running = serve(url)
     running.append("note/a", *({"n": n} for n in range(50)))
@@ -286,7 +286,7 @@ def flip(path: Path, running: Any) -> None:
 
 
 def test_a_running_service_tells_where_its_time_goes(serve):
-    """LH-17: folded stacks of every thread, the writer's among them, with names of code and nothing else."""
+    """LH-17: folded stacks of every thread, including the writer's, with only names of code."""
     running = serve()
     running.append("note/a", {"text": "payload-mark"})
     job = running.finished(running.client.post("/v1/profile", json={"seconds": 0.2}))
@@ -299,7 +299,7 @@ def test_a_running_service_tells_where_its_time_goes(serve):
 
 @pytest.mark.parametrize("seconds", [0, -1, 61, 1e308, "5"])
 def test_a_profile_is_bounded_in_time(serve, seconds):
-    """Nobody can have all threads watched for ever."""
+    """Nobody can have all threads profiled permanently."""
     assert serve().client.post("/v1/profile", json={"seconds": seconds}).status_code == 422
 
 
@@ -307,7 +307,7 @@ def test_a_profile_is_bounded_in_time(serve, seconds):
 
 
 def test_tokens_are_issued_and_revoked_over_http(serve):
-    """CP-10: the first token closes the door for everybody without one; a revoked one is refused at once."""
+    """CP-10: after the first token every caller needs one; a revoked one is refused at once."""
     running = serve()
     issued = running.client.post("/v1/tokens", json={"kind": "admin", "actor": "root"})
     assert (issued.status_code, issued.headers["cache-control"]) == (201, "no-store")
@@ -342,7 +342,7 @@ def test_a_token_revoked_by_another_process_is_refused_by_the_service(serve, tmp
 
 
 def test_the_actor_who_issued_a_token_is_in_the_audit_trail(serve):
-    """The control fact names who asked for it, and holds no secret."""
+    """The control fact names who asked for it, and contains no secret."""
     running = serve()
     root = running.client.post("/v1/tokens", json={"kind": "admin", "actor": "root"}).json()["token"]
     headers = {"authorization": f"Bearer {root}"}
@@ -354,7 +354,7 @@ def test_the_actor_who_issued_a_token_is_in_the_audit_trail(serve):
 
 
 def test_operating_needs_an_admin(serve):
-    """CP-10: a writer and a tenant are refused by every route of operating; what shows nothing is open."""
+    """CP-10: a writer and a tenant are refused by every route for operators; probes are open."""
     running = serve()
     secrets = [
         running.service.tokens.issue("writer", actor="w").secret,

@@ -15,7 +15,7 @@ def _stocked(url: str) -> None:
 
 
 def test_an_abandoned_projection_is_dropped(serve, tmp_path):
-    """CP-07, CP-13: one that nobody runs is listed, dropped, and recorded; twice is not found."""
+    """CP-07, CP-13: an abandoned projection is listed, dropped, and recorded; a second drop is a 404."""
     url = f"files:{tmp_path / 'log'}"
     _stocked(url)
     running = serve(url)
@@ -30,7 +30,7 @@ def test_an_abandoned_projection_is_dropped(serve, tmp_path):
 
 
 def test_a_projection_that_the_service_runs_is_not_dropped(serve):
-    """CP-13: its runner would make it again at once, so it is refused by name."""
+    """CP-13: its runner would write its rows again at once, so it is refused by name."""
     running = serve(projections=[CustomerBalance()])
     (found,) = running.until("/v1/projections", lambda answer: answer["projections"][0]["running"])["projections"]
     refused = running.client.post(f"/v1/projections/{found['name']}/drop", json={})
@@ -38,7 +38,7 @@ def test_a_projection_that_the_service_runs_is_not_dropped(serve):
 
 
 def test_a_consumer_is_reset_and_dropped(serve, tmp_path):
-    """CP-07: by name in the body, because a name may hold anything; what is not there is not found."""
+    """CP-07: by name in the body, because a name may contain anything; an unknown one is a 404."""
     url = f"files:{tmp_path / 'log'}"
     _stocked(url)
     running = serve(url)

@@ -33,7 +33,7 @@ def ran(request: pytest.FixtureRequest, serve, tmp_path) -> Any:
 
 
 def test_runs_are_listed_page_by_page(ran):
-    """RUN-10: each run once, in order of id, with its state; what no workflow made is left out."""
+    """RUN-10: each run once, by id, with its state. Streams that no workflow made are left out."""
     first = ran.get("/v1/runs", params={"limit": 1})
     second = ran.get("/v1/runs", params={"limit": 5, "after": first["next"]})
     assert [run["run"] for run in first["runs"] + second["runs"]] == ["monday", "tuesday"]
@@ -49,7 +49,7 @@ def test_one_run_is_shown_with_its_graph(ran):
 
 
 def test_telemetry_answers_who_did_what_when_from_which_commit(ran):
-    """RUN-10: the same attempts that the library tells, with actor, times, inputs, outputs and commit."""
+    """RUN-10: the same attempts as the library gives, with actor, times, inputs, outputs and commit."""
     told = ran.get("/v1/telemetry")
     store = ran.service.store
     expected = runs.telemetry(store).activities
@@ -62,7 +62,7 @@ def test_telemetry_answers_who_did_what_when_from_which_commit(ran):
 
 
 def test_telemetry_can_be_asked_for_one_thing(ran):
-    """RUN-10: every condition narrows it down, and pages of runs go on where they ended."""
+    """RUN-10: every condition narrows the result, and pages of runs continue where they ended."""
     node = ran.get("/v1/telemetry")["activities"][0]["node"]
     found = ran.get("/v1/telemetry", params={"run": "tuesday", "node": node})["activities"]
     assert {(item["run"], item["node"]) for item in found} == {("tuesday", node)}
@@ -72,7 +72,7 @@ def test_telemetry_can_be_asked_for_one_thing(ran):
 
 
 def test_a_run_that_is_not_there_is_not_there(ran):
-    """Absent is 404 without a word about where the store is; a name that cannot be is 422."""
+    """A missing run is 404 without the place of the store; an impossible name is 422."""
     for path in ("/v1/runs/none", "/v1/telemetry?run=none"):
         answer = ran.client.get(path)
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
@@ -82,7 +82,7 @@ def test_a_run_that_is_not_there_is_not_there(ran):
 
 
 def test_a_tenant_sees_no_runs_of_others(serve, tmp_path):
-    """CP-10: a run belongs to the org of its events; others get what is not there."""
+    """CP-10: a run belongs to the org of its events; others get a 404."""
     url = f"sqlite:{tmp_path / 'log.db'}"
     for org in ("acme", "other"):
         with tallystick.open(url, defaults={"org": org}) as store:

@@ -88,7 +88,7 @@ def attributes(span: Any) -> dict[str, Any]:
 
 
 def test_requests_become_spans_and_figures_arrive(serve, collector):
-    """LH-17: a span a request, within the caller's trace, and the figures of /metrics; nothing of the events."""
+    """LH-17: one span per request, within the caller's trace, and the metrics; nothing of the events."""
     running = serve()
     traced = {"traceparent": f"00-{TRACE}-{PARENT}-01", "x-request-id": "r-1"}
     assert running.append("note/name-mark", {"text": "payload-mark"}, headers=traced).status_code == 201
@@ -125,7 +125,7 @@ def test_a_wrong_parent_makes_a_new_trace(serve, collector):
 
 
 def test_a_collector_without_the_libraries_is_refused_by_name(monkeypatch):
-    """What is missing is told before anything listens; without a collector nothing is needed."""
+    """Missing libraries are reported before anything listens; without a collector nothing is needed."""
     monkeypatch.setattr(telemetry, "LIBRARIES", ("no_such_library.sdk",))
     telemetry.require({})
     with pytest.raises(errors.InvalidValue, match=r"tallystick\[otel\]"):
@@ -144,5 +144,5 @@ def test_a_collector_without_the_libraries_is_refused_by_name(monkeypatch):
     ],
 )
 def test_nothing_is_sent_unless_a_collector_is_named(environment, wanted):
-    """TelemetryExporter is off by default."""
+    """Telemetry is off by default."""
     assert telemetry.is_wanted(environment) is wanted

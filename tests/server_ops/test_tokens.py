@@ -31,7 +31,7 @@ def test_a_token_is_accepted_and_says_for_whom(url):
 
 
 def test_only_the_hash_is_at_rest(url, tmp_path):
-    """CP-10: no file of the store holds the secret, or the random part of it; one holds its SHA-256."""
+    """CP-10: no file of the store contains the secret, or its random part; one contains its SHA-256."""
     with tallystick.open(url) as store:
         issued = Tokens(store).issue("writer", actor="billing")
     stored = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
@@ -52,7 +52,7 @@ def test_the_form_is_recognised_as_a_secret(kind):
 
 
 def test_the_strictest_guard_lets_the_facts_pass():
-    """The facts hold nothing that looks like a secret, also where the guard cannot be turned down."""
+    """The facts contain nothing that looks like a secret, also where the guard cannot be turned off."""
     with tallystick.open("memory:", profile="control-plane") as store:
         own = Tokens(store)
         own.revoke(own.issue("tenant", actor="ada", org="acme", note="laptop").token.id, reason="lost")
@@ -61,7 +61,7 @@ def test_the_strictest_guard_lets_the_facts_pass():
 
 
 def test_an_expired_token_is_refused_at_once():
-    """A token is good until its last nanosecond and not longer."""
+    """A token is valid until its last nanosecond, and not longer."""
     clock = ManualClock()
     with tallystick.open("memory:", clock=clock) as store:
         own = Tokens(store)
@@ -76,7 +76,7 @@ def test_an_expired_token_is_refused_at_once():
 
 
 def test_a_revoked_token_is_refused_at_once():
-    """The process that revokes it accepts it no more; revoking again changes nothing."""
+    """The process that revokes it refuses it at once; revoking again changes nothing."""
     with tallystick.open("memory:") as store:
         own = Tokens(store)
         issued, other = own.issue("admin", actor="root"), own.issue("admin", actor="root")
@@ -104,7 +104,7 @@ def test_a_revocation_elsewhere_is_seen_within_a_second(tmp_path):
     assert tokens.FRESH_SECONDS < 1
 
 
-def test_nobody_is_let_in_when_the_facts_cannot_be_read(tmp_path):
+def test_every_caller_is_refused_if_the_facts_cannot_be_read(tmp_path):
     """A store that cannot say who was revoked accepts nobody."""
     now = [0.0]
     store = tallystick.open(f"sqlite:{tmp_path / 'log.db'}")
@@ -122,7 +122,7 @@ def changed(secret: str, at: int) -> str:
 
 
 def test_a_token_that_is_nearly_right_is_refused():
-    """Neither one other character, nor another kind, a cut, a tail, blanks or another alphabet is let in."""
+    """One other character, another kind, a cut, a tail, blanks or another alphabet is refused."""
     with tallystick.open("memory:") as store:
         own = Tokens(store)
         secret = own.issue("writer", actor="billing").secret
@@ -160,7 +160,7 @@ def test_a_token_with_claims_that_make_no_sense_is_not_issued(claims):
 
 
 def test_a_secret_in_place_of_an_id_is_not_repeated():
-    """Who hands the secret to `revoke` does not find it in the error, and so in no log."""
+    """If a caller gives the secret to `revoke`, it is not in the error, and so in no log."""
     with tallystick.open("memory:") as store:
         own = Tokens(store)
         issued = own.issue("admin", actor="root")
@@ -210,14 +210,14 @@ def test_the_command_issues_lists_and_revokes(url):
 
 
 def test_the_command_prints_the_bare_secret(tmp_path: Path):
-    """`TOKEN=$(tally token issue …)` works: stdout is the secret, what a person wants to know goes to stderr."""
+    """`TOKEN=$(tally token issue …)` works: stdout has only the secret, the rest goes to stderr."""
     status, out, err = run("issue", f"files:{tmp_path / 'log'}", "admin", "--actor", "root")
     assert (status, bool(tokens.FORM.fullmatch(out.strip()))) == (0, True)
     assert out.strip() not in err
 
 
 def test_the_command_says_no(tmp_path: Path):
-    """An unknown id is answered by 1, a usage that makes no sense by 2 or by the rule it breaks."""
+    """An unknown id ends with 1, a wrong usage with 2 or with the rule that it breaks."""
     url = f"files:{tmp_path / 'log'}"
     run("issue", url, "admin", "--actor", "root")
     assert run("revoke", url, "nothing")[0] == 1

@@ -40,7 +40,7 @@ def with_command(store: Any, key: str) -> None:
 
 
 def test_a_service_makes_snapshots_by_itself(serve, monkeypatch):
-    """LH-17: the scheduler is on, what it did is counted, and the snapshot is there to be listed."""
+    """LH-17: the scheduler runs, its jobs are counted, and the snapshot is listed."""
     monkeypatch.setenv("TALLY_SNAPSHOT_STREAM_EVENTS", "3")
     running = serve(reducers=[count])
     running.append("note/a", *({"n": n} for n in range(3)))
@@ -54,7 +54,7 @@ def test_a_service_makes_snapshots_by_itself(serve, monkeypatch):
 
 
 def test_a_snapshot_that_fails_is_counted_as_failed(serve, monkeypatch):
-    """LH-17: snapshot failures are figures that an alert can watch."""
+    """LH-17: snapshot failures are metrics that an alert can watch."""
     monkeypatch.setenv("TALLY_SNAPSHOT_STREAM_EVENTS", "1")
     running = serve(reducers=[broken])
     running.append("note/a", {"n": 1})
@@ -65,7 +65,7 @@ def test_a_snapshot_that_fails_is_counted_as_failed(serve, monkeypatch):
 
 @pytest.mark.parametrize("engine", ["files", "sqlite"])
 def test_old_commands_are_forgotten_and_young_ones_kept(engine, tmp_path):
-    """CP-06: records of idempotency are kept for a day and not for ever, however many there are."""
+    """CP-06: records of idempotency are kept for a day and then deleted, however many there are."""
     clock = ManualClock()
     with tallystick.open(f"{engine}:{tmp_path / 'log'}", clock=clock) as store:
         for number in range(3):
@@ -80,7 +80,7 @@ def test_old_commands_are_forgotten_and_young_ones_kept(engine, tmp_path):
 
 
 def test_retention_and_validation_fire_when_they_are_due():
-    """LH-17: each is done once in its time and told; the thread ends when it is asked to."""
+    """LH-17: each job is done once in its time and reported; the thread ends when it is stopped."""
     clock = ManualClock()
     with tallystick.open("memory:", clock=clock) as store:
         store.append("note/a", tallystick.NewEvent("noted", {"n": 1}))
@@ -99,7 +99,7 @@ def test_retention_and_validation_fire_when_they_are_due():
 
 
 def test_the_scheduler_ends_with_the_store_and_says_so(tmp_path):
-    """A store that is gone ends the loop instead of filling the log; readiness can tell."""
+    """If the store is closed the loop ends instead of filling the log, and readiness can say so."""
     store = tallystick.open(f"files:{tmp_path / 'log'}")
     upkeep = SchedulerThread(store, (as_reducer(count),), Policy(stream_events=1), tick_seconds=0.01)
     store.close()

@@ -18,13 +18,13 @@ Spawn = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    """Where the store of this test lies."""
+    """The path of the store of this test."""
     return str(tmp_path / "log.db")
 
 
 @pytest.fixture
 def reopen(path: str) -> Iterator[Callable[..., Store]]:
-    """Open the store of this test, as often as asked; all are closed at the end."""
+    """Open the store of this test, any number of times. All handles are closed at the end."""
     opened: list[Store] = []
 
     def open_(**options: Any) -> Store:
@@ -44,7 +44,7 @@ def store(reopen: Callable[..., Store]) -> Store:
 
 @pytest.fixture
 def spawn() -> Iterator[Spawn]:
-    """Run Python code in a process of its own; what is still running at the end is killed."""
+    """Run Python code in another process. Processes that still run at the end are killed."""
     children: list[subprocess.Popen[str]] = []
 
     def run(code: str, *arguments: str, before: tuple[str, ...] = (), **options: Any) -> subprocess.Popen[str]:

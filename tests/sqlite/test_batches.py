@@ -1,4 +1,4 @@
-"""Many rows in one statement: what the rows have in common is bound once, and every row comes back as it was given."""
+"""Many rows in one statement: values that the rows share are bound once, and every row is read back unchanged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _event(dice: random.Random, number: int, varied: tuple[str, ...]) -> NewEven
 @pytest.mark.parametrize("varied", [names for size in range(5) for names in itertools.combinations(_SEVERAL, size)])
 @pytest.mark.parametrize("streams", [1, 3])
 def test_every_field_of_a_batch_is_kept(store, varied, streams):
-    """CP-05: whichever columns are the same in all rows, SQLite holds exactly what the model holds."""
+    """CP-05: whichever columns are equal in all rows, SQLite stores the same events as the model."""
     dice = random.Random(repr((varied, streams)))
     numbers = itertools.count(1)
     with tallystick.open("memory:") as model:
@@ -45,7 +45,7 @@ def test_every_field_of_a_batch_is_kept(store, varied, streams):
 
 
 def test_a_batch_of_one_kind_is_one_shape():
-    """LH-18: the statement for a usual batch binds eight values once and four a row, and leaves four columns out."""
+    """LH-18: the statement for a usual batch binds eight values once and four per row, and leaves four columns out."""
     row = (1, "order/a", 1, "a.done", 1, bytes(16), 7, b"{}", b"{}", bytes(32), bytes(32), None)
     rows = [(1 + n, "order/a", 1 + n, "a.done", 1, bytes([n] * 16), 7, b"%d" % n, *row[8:]) for n in range(16)]
     statement, values = commit_rows._insertion(rows, 9)

@@ -1,4 +1,4 @@
-"""Damaged pages: what is whole is served, what is not is named, and nothing is appended."""
+"""Damaged pages: intact events are served, the damage is reported, and nothing is appended."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _overwrite(path: str, page: int, content: bytes = bytes(4096)) -> None:
 
 
 def _leave_uncleanly(path: str, spawn) -> None:
-    """A writer that is killed, so that the next opening looks the store over."""
+    """Kill a writer, so that the next opening inspects the store."""
     child = spawn(_DIE, path)
     assert child.stdout.readline() == "ready\n"
     child.send_signal(signal.SIGKILL)
@@ -91,7 +91,7 @@ def test_a_zeroed_page_found_after_a_crash_becomes_a_hole(filled, spawn, reopen,
 
 
 def test_a_zeroed_page_found_by_a_reader_becomes_a_hole(filled, reopen, some):
-    """Settled 15: damage that shows only when it is read ends the page there, and ends appending."""
+    """Settled 15: damage that only a read finds ends the page there, and stops appends."""
     _overwrite(filled, _pages_of(filled, "events")[10])
     store = reopen()
     assert store.holes() == []
@@ -121,7 +121,7 @@ def test_a_changed_payload_at_the_end_is_found_after_a_crash(filled, spawn, reop
 
 
 def test_a_damaged_index_stops_appends_and_no_read(filled, spawn, reopen, some):
-    """When every event is whole, all are served; but a store that cannot look ids up must not append."""
+    """If every event is intact, all are served. But a store that cannot look up ids must not append."""
     page = _pages_of(filled, "sqlite_autoindex_events_2")[1]
     _leave_uncleanly(filled, spawn)
     _overwrite(filled, page)
@@ -132,8 +132,8 @@ def test_a_damaged_index_stops_appends_and_no_read(filled, spawn, reopen, some):
         store.append("order/a", some(1))
 
 
-def test_what_was_pruned_is_no_hole(filled, spawn, reopen):
-    """Settled 15: in a damaged store, too, a position that was pruned is told from one that was lost."""
+def test_a_pruned_position_is_not_a_hole(filled, spawn, reopen):
+    """Settled 15: a pruned position is told from a lost one, in a damaged store too."""
     store = reopen()
     upkeep.prune(store, "order/a", 300)
     store.close()
@@ -148,8 +148,8 @@ def test_what_was_pruned_is_no_hole(filled, spawn, reopen):
     assert store.read_stream("order/a", after=hole.last)[0].position == hole.last + 1
 
 
-def test_a_crash_after_a_prune_leaves_no_suspicion(filled, spawn, reopen):
-    """What is left of a pruned stream follows the link of its cut, and is looked over like any other."""
+def test_a_crash_after_a_prune_is_not_damage(filled, spawn, reopen):
+    """The rest of a pruned stream follows the link of its cut, and is inspected like any other."""
     store = reopen()
     upkeep.prune(store, "order/a", EVENTS - 2)
     store.close()
@@ -161,7 +161,7 @@ def test_a_crash_after_a_prune_leaves_no_suspicion(filled, spawn, reopen):
 
 
 def test_a_snapshot_on_a_damaged_page_cannot_be_read(filled, reopen):
-    """LH-12: a body that cannot be read is no body; everything else is served."""
+    """LH-12: a body that cannot be read counts as missing; everything else is served."""
     store = reopen()
     made = [upkeep.snapshot(store, "order/a", b'{"text":"%s"}' % (b"x" * 3000)) for _ in range(4)]
     store.close()
@@ -174,7 +174,7 @@ def test_a_snapshot_on_a_damaged_page_cannot_be_read(filled, reopen):
 
 
 def test_a_damaged_store_opens_for_reading_too(filled, spawn, reopen):
-    """Settled 15: read-only by request and read-only by damage show the same hole."""
+    """Settled 15: a store that is read-only by request shows the same hole as one that is read-only by damage."""
     page = _pages_of(filled, "events")[10]
     _leave_uncleanly(filled, spawn)
     _overwrite(filled, page)
@@ -186,22 +186,22 @@ def test_a_damaged_store_opens_for_reading_too(filled, spawn, reopen):
 
 
 def test_a_damaged_schema_is_named(filled):
-    """Where nothing can be read, opening says `Damaged` and not something about SQL."""
+    """If nothing can be read, opening raises `Damaged` and not an error about SQL."""
     content = Path(filled).read_bytes()[:4096]
     _overwrite(filled, 1, content[:100] + bytes(3996))
     with pytest.raises(errors.Damaged):
         tallystick.open(f"sqlite:{filled}")
 
 
-def test_a_crash_beside_a_living_writer_is_not_looked_over(store, path, spawn, reopen, some):
-    """While another handle writes, its write-ahead log is no sign of a crash."""
+def test_a_living_writer_is_not_taken_for_a_crash(store, path, spawn, reopen, some):
+    """While another handle writes, its write-ahead log is not a sign of a crash."""
     store.append("order/a", some(1))
     _leave_uncleanly(path, spawn)
     assert reopen().report().recovered == ()
 
 
 def test_a_crash_is_reported_once(path, spawn, reopen):
-    """What recovery did is told at the opening that did it."""
+    """Recovery is reported by the opening that did it, and by no later one."""
     _leave_uncleanly(path, spawn)
     store = reopen()
     assert "did not close" in store.report().recovered[0]
@@ -236,8 +236,8 @@ def test_a_stream_whose_recorded_end_is_not_that_of_its_events_has_none(filled, 
 
 
 @pytest.mark.security
-def test_no_place_of_a_consumer_is_missing_in_silence(filled, reopen, tmp_path):
-    """SAFE-01: whatever part of its table is gone: a consumer that is not found would see all events again."""
+def test_a_missing_checkpoint_is_noticed(filled, reopen, tmp_path):
+    """SAFE-01: a missing part of the table is noticed: without a checkpoint a consumer would see all events again."""
     names = [f"consumer-{number}" for number in range(6)]
     with reopen() as store:
         for position, name in enumerate(names, start=1):
@@ -262,7 +262,7 @@ def test_no_place_of_a_consumer_is_missing_in_silence(filled, reopen, tmp_path):
 @pytest.mark.security
 @pytest.mark.parametrize("where", ["the file", "the write-ahead log"])
 def test_verification_looks_past_pages_that_were_read_before(path, reopen, where):
-    """SAFE-01: a handle that has read everything still verifies what is in the file now."""
+    """SAFE-01: a handle that has read everything still verifies the file as it is now."""
     store = reopen()
     for number in range(30):
         store.append("order/a", NewEvent("thing.done", {"text": f"marker{number:04}" + "x" * 300}))

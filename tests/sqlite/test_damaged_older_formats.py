@@ -1,4 +1,4 @@
-"""Stores of an older format that are damaged: the damage is named, and a migration does not remove what shows it."""
+"""Damaged stores of an older format: the damage is reported, and a migration does not hide it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _rows(count: int, *, after: int = 0, link: bytes = chain.GENESIS) -> list[tu
 
 
 def _append(connection: sqlite3.Connection, rows: list[tuple]) -> None:
-    """Each event in a commit of its own."""
+    """Append each event in a commit of its own."""
     for row in rows:
         connection.execute("BEGIN")
         connection.execute(statements.named("insert_event"), (*row, 7, None, None, None))
@@ -74,7 +74,7 @@ def _mark(path: str, *, head: int, is_open: bool) -> None:
 
 
 def _contents(path: str) -> dict[str, bytes]:
-    """What there is of the store: shared memory is not, and a reader makes empty logs."""
+    """The files of the store that are not empty, without shared memory."""
     found = {item.name: item.read_bytes() for item in Path(path).parent.iterdir()}
     return {name: content for name, content in found.items() if content and not name.endswith("-shm")}
 
@@ -82,7 +82,7 @@ def _contents(path: str) -> dict[str, bytes]:
 @pytest.mark.security
 @pytest.mark.parametrize("readonly", [True, False])
 def test_a_damaged_log_of_an_older_format_is_named(path: str, readonly: bool) -> None:
-    """SAFE-01, EVT-10: nobody is sent to migrate what is not migrated, and nothing of it is changed."""
+    """SAFE-01, EVT-10: the error does not send the user to `tally migrate`, and nothing is changed."""
     _killed(path)
     with open(f"{path}-wal", "r+b") as log:
         log.seek(32 + FRAME + 24 + 2048)
@@ -95,7 +95,7 @@ def test_a_damaged_log_of_an_older_format_is_named(path: str, readonly: bool) ->
 
 @pytest.mark.security
 def test_the_command_line_does_not_send_a_user_round_in_a_circle(path: str) -> None:
-    """SAFE-01: neither command says that nothing is lost."""
+    """SAFE-01: no command says that nothing is lost."""
     _killed(path)
     with open(f"{path}-wal", "r+b") as log:
         log.seek(32 + FRAME + 24 + 2048)
@@ -124,7 +124,7 @@ def test_commits_that_an_older_format_lost_are_named(path: str, kept: str) -> No
 
 @pytest.mark.security
 def test_a_stale_log_beside_an_older_format_is_not_replayed(path: str) -> None:
-    """SAFE-01, EVT-10: a write-ahead log beside a store that was closed without one is not its own."""
+    """SAFE-01, EVT-10: a write-ahead log next to a store that was closed without one does not belong to it."""
     _killed(path, closed_at=8)
     log = Path(f"{path}-wal").read_bytes()
     os.unlink(f"{path}-wal")
@@ -137,14 +137,14 @@ def test_a_stale_log_beside_an_older_format_is_not_replayed(path: str) -> None:
 
 @pytest.mark.parametrize("head", [EVENTS, EVENTS - 3])
 def test_a_sound_store_of_a_killed_writer_is_migrated(path: str, head: int) -> None:
-    """EVT-10: what the mark knows is there, and what it does not know yet is kept."""
+    """EVT-10: events that the mark knows exist, and events that it does not know yet are kept."""
     _killed(path)
     _mark(path, head=head, is_open=True)
     _require_whole(path)
 
 
 def test_the_mark_of_another_store_does_not_count(path: str) -> None:
-    """EVT-10: a copy of another store in this place is not held against what was here before."""
+    """EVT-10: a copy of another store in this place is not compared with the mark of the store before it."""
     _closed(path)
     other = mark.encode(mark.StoreMark(b"o" * 16, 90, True)).ljust(mark.SLOTS * mark.SLOT_BYTES, b"\0")
     Path(mark.path_of(path)).write_bytes(other)
@@ -174,10 +174,8 @@ tallystick.open("sqlite:" + sys.argv[1])
 
 
 @pytest.mark.parametrize("moment", ["after a step", "after the last step"])
-def test_a_migration_that_was_killed_goes_on(
-    path: str, spawn: Callable[..., subprocess.Popen[str]], moment: str
-) -> None:
-    """EVT-10: the write-ahead log that it leaves is the store's own, although the store had been closed before."""
+def test_a_killed_migration_is_completed(path: str, spawn: Callable[..., subprocess.Popen[str]], moment: str) -> None:
+    """EVT-10: the write-ahead log that it leaves belongs to the store, although the store had been closed before."""
     _closed(path)
     _mark(path, head=EVENTS, is_open=False)
     child = spawn(_MIGRATE_AND_DIE, path, moment)

@@ -1,4 +1,4 @@
-"""What a checked read asks of the database besides its events: a few statements a page, whatever is on it."""
+"""A checked read takes a few more statements per page, whatever events are on it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STREAMS = 900
 
 @pytest.fixture
 def filled(store):
-    """Three rounds over many streams: on most pages no event stands behind the one that it follows."""
+    """Three rounds over many streams: on most pages no event comes after its predecessor."""
     for type_ in ("a.done", "b.done", "a.done"):
         store.append_all([Part(f"order/{number}", [event(type=type_)]) for number in range(STREAMS)])
     return store
@@ -46,7 +46,7 @@ def test_the_links_before_a_page_take_a_few_statements(filled, selection):
 
 
 def test_noted_erasures_take_a_few_statements(filled):
-    """LH-18: a page of which much was erased is as quick to read."""
+    """LH-18: a page with many erased events is read as fast."""
     for number in range(40):
         upkeep.erase(filled, f"order/{number}", 2)
     page, seen = _statements(filled, lambda: filled.log.read(after=STREAMS, limit=STREAMS))
@@ -55,7 +55,7 @@ def test_noted_erasures_take_a_few_statements(filled):
 
 
 def test_each_event_is_held_against_its_own_stream(filled, path):
-    """SAFE-01: asked for together, the links before are still those of each stream, after a cut too."""
+    """SAFE-01: if links are asked for together, each event still gets the one of its own stream, after a cut too."""
     for number in range(0, STREAMS, 90):
         upkeep.prune(filled, f"order/{number}", 1)
     assert len(filled.log.read(after=STREAMS, limit=STREAMS).events) == STREAMS

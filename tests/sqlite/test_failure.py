@@ -94,7 +94,7 @@ def _assert_poisoned_until_reopened(found: dict) -> None:
 
 
 def test_a_failed_write_poisons_the_writer(path, spawn, reopen):
-    """LH-16, settled 16: after a write error nothing is acknowledged until the store is opened anew."""
+    """LH-16, settled 16: after a write error nothing is acknowledged until the store is opened again."""
     found = _answer(spawn(_COMMON + _FILE_SIZE + _GOES_ON, path))
     _assert_poisoned_until_reopened(found)
     assert verify(reopen().log).problems == []
@@ -102,7 +102,7 @@ def test_a_failed_write_poisons_the_writer(path, spawn, reopen):
 
 @pytest.fixture
 def failing_syncs(tmp_path) -> dict[str, str]:
-    """An environment in which every sync fails while a file is there."""
+    """An environment in which every sync fails while a file exists."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("there is no C compiler to build the library that makes syncs fail")
@@ -120,7 +120,7 @@ def test_a_failed_sync_poisons_the_writer(path, spawn, reopen, failing_syncs):
 
 
 def test_a_failed_sync_of_maintenance_poisons_appends_too(path, spawn, reopen, failing_syncs):
-    """Settled 16, EVT-07: what maintains and what appends write one file, and neither goes on after a failed sync."""
+    """Settled 16, EVT-07: both connections write one file, and neither continues after a failed sync."""
     found = _answer(spawn(_COMMON + _FAILED_MAINTENANCE + _GOES_ON, path, env=failing_syncs))
     assert found["said"] == ["appended"] * 3 + ["StoreFailed"] * 3 + ["appended"]
     assert found["readable"] in (2, 3)  # the prune and its fact, or neither: reads went on
@@ -129,7 +129,7 @@ def test_a_failed_sync_of_maintenance_poisons_appends_too(path, spawn, reopen, f
 
 
 def test_a_full_disk_refuses_and_recovers_by_itself(tmp_path, spawn):
-    """LH-16, settled 16: without room a commit is rolled back, reads go on, and with room appends pass again."""
+    """LH-16, settled 16: on a full disk a commit is rolled back and reads continue. With space, appends work again."""
     mount = f'mount -t tmpfs -o size=2m tmpfs {tmp_path} && exec "$@"'
     unshare = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh")
     if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], capture_output=True).returncode:

@@ -1,4 +1,4 @@
-"""Triggers and counters that somebody wrote into the file: appends are refused, and not lost."""
+"""Forged triggers and counters in the file: appends are refused, and not lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TRIGGER = "CREATE TRIGGER {} BEFORE INSERT ON events BEGIN SELECT RAISE(IGNORE)
 
 
 def _forge(path: str, name: str) -> None:
-    """Put a trigger into the schema; one with a name that SQLite keeps for itself has to be written there by hand."""
+    """Write a trigger into the schema, also one with a name that SQLite reserves for itself."""
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
         sql = _TRIGGER.format(name)
         if not name.lower().startswith("sqlite_"):
@@ -40,7 +40,7 @@ def _forge(path: str, name: str) -> None:
 def test_a_trigger_that_leaves_events_out_is_found_at_opening(
     path: str, reopen: Callable[..., Store], name: str
 ) -> None:
-    """SAFE-01: whatever it is called: appends would be acknowledged and not stored."""
+    """SAFE-01: under any name it would make appends acknowledged and not stored."""
     with reopen() as store:
         store.append("order/a", NewEvent("thing.done", {}))
     _forge(path, name)
@@ -59,7 +59,7 @@ def test_a_trigger_that_leaves_events_out_is_found_at_opening(
 def test_a_trigger_that_is_added_under_a_writer_stops_its_appends(
     path: str, store: Store, name: str, count: int
 ) -> None:
-    """SAFE-01: an open handle is told too, and nothing is acknowledged."""
+    """SAFE-01: an open handle notices it too, and acknowledges nothing."""
     store.append("order/a", NewEvent("thing.done", {}))
     _forge(path, name)
     with pytest.raises(errors.TallyError):
@@ -71,7 +71,7 @@ def test_a_trigger_that_is_added_under_a_writer_stops_its_appends(
 @pytest.mark.security
 @pytest.mark.parametrize("name", sorted(migrations.expected_schema()))
 def test_a_definition_that_was_changed_is_found_at_opening(path: str, reopen: Callable[..., Store], name: str) -> None:
-    """SAFE-01: a flipped bit in the name of a column, say: appends stop, whichever statement would have met it."""
+    """SAFE-01: one changed letter in any definition stops appends, whichever statement would use it."""
     with reopen() as store:
         store.append("order/a", NewEvent("thing.done", {}))
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
@@ -90,7 +90,7 @@ def test_a_definition_that_was_changed_is_found_at_opening(path: str, reopen: Ca
 
 @pytest.mark.security
 def test_events_that_were_left_out_are_counted(path: str, store: Store) -> None:
-    """SAFE-01: without the authorizer, too, rows that were not stored are no acknowledgement."""
+    """SAFE-01: rows that were not stored are not acknowledged, even without the authorizer."""
     store.append("order/a", NewEvent("thing.done", {}))
     store.log._database.writer._connection.set_authorizer(None)  # type: ignore[attr-defined]
     _forge(path, "quiet")
@@ -100,8 +100,8 @@ def test_events_that_were_left_out_are_counted(path: str, store: Store) -> None:
     assert len(store.read_stream("order/a")) == 1
 
 
-def test_statistics_of_sqlite_are_no_damage(path: str, reopen: Callable[..., Store]) -> None:
-    """ANALYZE makes a table that belongs to SQLite: it is known by its definition."""
+def test_statistics_of_sqlite_are_not_damage(path: str, reopen: Callable[..., Store]) -> None:
+    """ANALYZE creates a table that belongs to SQLite. It is recognised by its definition."""
     reopen().close()
     with closing(sqlite3.connect(path)) as raw:
         raw.execute("ANALYZE")
@@ -119,7 +119,7 @@ VALUES = ("many", b"\xff\xfe", None)
 @pytest.mark.security
 @pytest.mark.parametrize("table", ["store", "cuts", "streams", "snapshots", "events", "leases", "writers"])
 def test_a_value_of_another_type_is_an_error_with_a_name(tmp_path: Path, table: str) -> None:
-    """SAFE-05: a damaged row holds anything: an answer is right or our error; a wrong list fails to verify."""
+    """SAFE-05: a damaged row may hold anything. Answers are right or our errors; a wrong list does not verify."""
     sample = tmp_path / "sample.db"
     with tallystick.open(f"sqlite:{sample}") as store:
         store.append("order/a", [NewEvent("thing.done", {"n": n}) for n in range(6)])
@@ -139,7 +139,7 @@ def test_a_value_of_another_type_is_an_error_with_a_name(tmp_path: Path, table: 
 
 
 def _served(store: Store) -> list[Callable[[], object]]:
-    """What is served, with one right answer each."""
+    """Answers of which only one is right."""
     return [
         lambda: list(store.events(over_pruned=True)),
         lambda: store.read_stream("order/a", after=3),
@@ -148,7 +148,7 @@ def _served(store: Store) -> list[Callable[[], object]]:
 
 
 def _listed(store: Store) -> list[Callable[[], object]]:
-    """What is listed as the tables say it: verification holds that against the events."""
+    """Answers that repeat a table. Verification compares the table with the events."""
     return [
         lambda: store.log.streams(limit=10),
         lambda: store.log.cuts(limit=10),
@@ -169,7 +169,7 @@ def _ask_everything(store: Store, served: list[object], listed: list[object]) ->
 
 
 def _put(path: str, table: str, column: str, value: object) -> None:
-    """Store a value past triggers and types: the definitions are taken away, and put back as they were."""
+    """Store a value without triggers and types. The definitions are removed, and restored unchanged."""
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
         raw.execute("PRAGMA writable_schema = ON")
         kept = raw.execute("SELECT * FROM sqlite_master WHERE type = 'trigger'").fetchall()
@@ -195,7 +195,7 @@ def _put(path: str, table: str, column: str, value: object) -> None:
 def test_a_counter_that_is_not_at_the_last_event_is_named(
     path: str, reopen: Callable[..., Store], counter: object
 ) -> None:
-    """SAFE-01: what was given is known from the events; a counter far ahead takes no time or memory to say so."""
+    """SAFE-01: the assigned positions are known from the events. A counter far ahead costs no time or memory."""
     store = reopen()
     store.append("order/a", [NewEvent("thing.done", {})] * 10)
     store.close()

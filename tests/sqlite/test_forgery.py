@@ -1,4 +1,4 @@
-"""What the owner of the file forges by hand, past the triggers: verification names each."""
+"""Forgeries by the owner of the file, without the triggers: verification reports each one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tallystick.testing import upkeep
 
 @pytest.fixture
 def forge(path):
-    """Run statements on the file of the store, with every trigger gone, and put the triggers back."""
+    """Run statements on the file of the store without its triggers, and restore the triggers."""
 
     def run(*statements: str | tuple) -> None:
         raw = sqlite3.connect(path, isolation_level=None)
@@ -55,7 +55,7 @@ _DELETE = "DELETE FROM events WHERE stream = 'order/a' AND seq <= 3"
 
 
 def _fact_row(store, type_: str, payload: dict, link: bytes | None = None) -> tuple:
-    """An event as an outsider would write it into the stream of facts; with the right link if none is given."""
+    """An event as an outsider would write it into the stream of facts, with the right link by default."""
     stream = facts.stream_about("order/a")
     head = store.stream_head(stream)
     body = canonical.encode(payload)
@@ -86,13 +86,13 @@ def _pruned(store) -> dict:
 
 
 def test_the_schema_is_whole_again_after_a_forgery(filled, forge):
-    """The forgeries below are found by what they change, not by a missing trigger."""
+    """The forgeries below are found by their changes, not by a missing trigger."""
     forge("SELECT 1")
     assert verify(filled.log).problems == []
 
 
 def test_a_forged_cut_is_found(filled, forge):
-    """A forged tombstone: a cut, its noted ids and the missing prefix agree, and no control fact tells of it."""
+    """A forged tombstone: the cut, its recorded ids and the missing prefix agree, and no control fact names it."""
     forge(_CUT.format(1), _NOTE, _DELETE)
     assert "cut" in _found(filled)
     reasons = [problem.reason for problem in verify(filled.log).problems]
@@ -100,19 +100,19 @@ def test_a_forged_cut_is_found(filled, forge):
 
 
 def test_a_cut_prefix_is_found(filled, forge):
-    """Events deleted from the front of a stream, without more: seqs, positions and links all tell."""
+    """Events deleted from the front of a stream: seqs, positions and links all show it."""
     forge(_DELETE)
     assert _found(filled) >= {"order", "sequence"}
 
 
 def test_a_cut_prefix_with_its_stream_is_found(filled, forge):
-    """A whole stream taken out together with its head leaves positions that nobody accounts for."""
+    """Removing a whole stream with its head leaves positions that nothing explains."""
     forge("DELETE FROM events WHERE stream = 'order/b'", "DELETE FROM streams WHERE stream = 'order/b'")
     assert "sequence" in _found(filled)
 
 
 def test_the_newest_events_cut_off_are_found_by_the_counter(filled, forge):
-    """The tail of a stream taken away with a head that fits: the positions that were given remain on record."""
+    """Removing the tail of a stream, with a matching head: the assigned positions remain recorded."""
     forge(
         "DELETE FROM events WHERE stream = 'order/b' AND seq = 2",
         "UPDATE streams SET seq = 1, link = (SELECT link FROM events WHERE stream = 'order/b')"
@@ -137,7 +137,7 @@ def test_a_payload_that_vanished_with_a_forged_erasure_is_found(filled, forge):
 
 
 def test_an_erased_payload_that_came_back_is_found(filled, forge):
-    """What a fact says was erased must not be there."""
+    """A payload that a fact says was erased must not exist."""
     payload = filled.read_stream("order/a")[1].payload
     upkeep.erase(filled, "order/a", 2)
     forge(("UPDATE events SET payload = ? WHERE stream = 'order/a' AND seq = 2", (payload,)))
@@ -145,7 +145,7 @@ def test_an_erased_payload_that_came_back_is_found(filled, forge):
 
 
 def test_a_pruned_event_that_came_back_is_found(filled, forge):
-    """What a cut covers must not be there."""
+    """An event that a cut covers must not exist."""
     row = filled.read_stream("order/a")[0].row
     upkeep.prune(filled, "order/a", 3)
     forge(_insert((*row, 1, None, None, None)))
@@ -160,7 +160,7 @@ def test_a_changed_snapshot_is_found(filled, forge, body):
 
 
 def test_swapped_snapshots_are_found(filled, forge):
-    """Two bodies that changed places are both named."""
+    """Two swapped bodies are both reported."""
     upkeep.snapshot(filled, "order/b", b'{"n":2}')
     forge(
         "UPDATE snapshots SET state_payload = CAST(CASE CAST(state_payload AS TEXT) WHEN '{\"n\":6}' THEN '{\"n\":2}'"
@@ -170,7 +170,7 @@ def test_swapped_snapshots_are_found(filled, forge):
 
 
 def test_an_invented_snapshot_is_found(filled, forge):
-    """A body without a fact is no snapshot."""
+    """A body without a fact is not a snapshot."""
     forge(
         "INSERT INTO snapshots SELECT NULL, randomblob(16), run_id, stream, seq + 1, position, last_event_id, link,"
         " reducer, reducer_version, upcasters, kind, base, state_hash, body_bytes, created_at, state_payload"
@@ -180,13 +180,13 @@ def test_an_invented_snapshot_is_found(filled, forge):
 
 
 def test_a_lost_snapshot_is_found(filled, forge):
-    """A fact tells of a body that is not there."""
+    """A fact names a body that is missing."""
     forge("DELETE FROM snapshots")
     assert _found(filled) == {"snapshot"}
 
 
 def test_a_forged_fact_with_a_wrong_link_is_found(filled, forge):
-    """A control event that was written past the chain is named, though cut and prefix agree with it."""
+    """A control event that breaks the chain is reported, although cut and prefix agree with it."""
     row = _fact_row(filled, facts.PRUNED, _pruned(filled), link=b"l" * 32)
     move = ("UPDATE streams SET seq = ?, link = ? WHERE stream = ?", (row[2], row[10], row[1]))
     forge(_insert(row), move, _CUT.format(row[0]), _NOTE, _DELETE)
@@ -194,21 +194,21 @@ def test_a_forged_fact_with_a_wrong_link_is_found(filled, forge):
 
 
 def test_a_fact_that_nothing_followed_is_found(filled, forge):
-    """A control event, rightly chained, that tells of a prune which the store does not know."""
+    """A correctly chained control event that names a prune which the store did not do."""
     row = _fact_row(filled, facts.PRUNED, _pruned(filled))
     forge(_insert(row), ("UPDATE streams SET seq = ?, link = ? WHERE stream = ?", (row[2], row[10], row[1])))
     assert "cut" in _found(filled)
 
 
 def test_forgotten_pruned_ids_are_found(filled, forge):
-    """The ids of what was pruned are counted against the cuts: a forgotten one could be recorded again."""
+    """The ids of pruned events are counted and compared with the cuts: a missing one could be recorded again."""
     upkeep.prune(filled, "order/a", 3)
     forge("DELETE FROM pruned WHERE position = 2")
     assert _found(filled) >= {"cut", "sequence"}
 
 
 def test_a_cut_moved_to_another_link_is_found(filled, forge):
-    """The chain goes on from the link in the cut, which stands in the fact too."""
+    """The chain continues from the link in the cut, which is also in the fact."""
     upkeep.prune(filled, "order/a", 6)
     forge("UPDATE cuts SET link = zeroblob(32)")
     assert _found(filled) >= {"cut", "head"}

@@ -24,7 +24,7 @@ def _in_a_fork(work) -> int:
 
 
 def test_a_forked_child_cannot_use_the_handle(store, some):
-    """Reads and appends through an inherited handle are refused, closing it is harmless, and the parent goes on."""
+    """Reads and appends through an inherited handle are refused, closing it is harmless, and the parent continues."""
     store.append("run/1", some(1))
 
     def child() -> None:

@@ -1,4 +1,4 @@
-"""Attacks on recorded events: through our own connection, and through one that knows nothing of our settings."""
+"""Attacks on recorded events: through our own connection, and through one with other settings."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ TAMPERING = {
 
 @pytest.fixture
 def filled(store, some):
-    """A store with a stream that has an org, a source and a lease beside it."""
+    """A store with a stream that has an org, a source and a lease."""
     store.append("order/a", some(3, org="acme"))
     store.append("order/s", some(1, source="s", source_seq=1))
     store.append("run/1", some(1))
@@ -74,7 +74,7 @@ def _unchanged(store, before) -> bool:
 
 @pytest.mark.parametrize("attack", [*CHANGES.values(), *TAMPERING.values()], ids=[*CHANGES, *TAMPERING])
 def test_the_appending_connection_cannot_change_the_past(filled, attack):
-    """CP-05, EVT-01: whatever statement is smuggled into our own connection, what is recorded stays."""
+    """CP-05, EVT-01: no statement that is smuggled into our own connection changes a recorded event."""
     before = filled.read().events
     connection = filled.log._database.writer._connection
     with pytest.raises(sqlite3.Error):
@@ -120,7 +120,7 @@ def test_appends_still_pass_after_an_attack(filled, some):
     ],
 )
 def test_verify_finds_what_the_owner_of_the_file_forged(filled, path, forgery, what):
-    """Whoever can write the file can get past the triggers; verification then names what was done."""
+    """Anyone who can write the file can remove the triggers. Verification then reports what was changed."""
     other = sqlite3.connect(path, isolation_level=None)
     other.executescript(forgery)
     other.close()
@@ -138,7 +138,7 @@ def test_verify_finds_what_the_owner_of_the_file_forged(filled, path, forgery, w
     ids=["identity", "source back", "source again", "lease back"],
 )
 def test_a_plain_connection_cannot_replace_what_is_beside_the_events(filled, path, replacement):
-    """CP-05, EVT-01: identity, sources and leases are not replaced, though SQLite fires no trigger for the old row."""
+    """CP-05, EVT-01: identity, sources and leases are not replaced, even where SQLite fires no trigger for it."""
     tables = ("store", "org_sources", "leases")
     filled.release_lease("run/1")
     filled.acquire_lease("run/1")  # its number is 2 now

@@ -1,4 +1,4 @@
-"""A write-ahead log that was only partly brought home: the main file alone is a mixture, the store is whole."""
+"""A write-ahead log that was only partly checkpointed: the main file alone is a mixture, the store is complete."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _append(store: tallystick.Store, count: int) -> None:
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Checkpoint:
-    """One that brings home forty commits."""
+    """A checkpoint of forty commits."""
     path = tmp_path / "whole.db"
     with tallystick.open(f"sqlite:{path}") as store:
         _append(store, BEFORE)
@@ -82,7 +82,7 @@ def _require_whole(url: str, *, readonly: bool) -> None:
 
 @pytest.mark.parametrize("readonly", [False, True])
 def test_a_store_opens_after_any_part_of_a_checkpoint(tmp_path: Path, checkpoint: Checkpoint, readonly: bool) -> None:
-    """EVT-06: killed after any page, or cut off with any pages written: nothing is lost or called damaged."""
+    """EVT-06: after a kill or power loss with any pages written, nothing is lost or reported as damaged."""
     pages = checkpoint.pages()
     assert len(pages) > MORE / 2
     dice = random.Random(1)

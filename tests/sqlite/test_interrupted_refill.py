@@ -1,4 +1,4 @@
-"""A refill that was killed: the file is the old one or the new one, and neither is taken for what it is not."""
+"""A refill that was killed: the file is the old one or the new one, and is recognised as such."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ tallystick.refill("sqlite:" + sys.argv[1], "sqlite:" + sys.argv[2])
 def test_a_refill_that_was_killed_is_done_or_can_be_done_again(
     path: str, spawn: Callable[..., object], moment: str, is_done: bool, end: str
 ) -> None:
-    """SAFE-02: the write-ahead log that it leaves is its own, and is not taken for one that does not belong there."""
+    """SAFE-02: the write-ahead log that it leaves is recognised as its own."""
     _damaged(path, end)
     child = spawn(_REFILL_AND_DIE, path, f"{path}.copy", moment)
     assert child.wait(60) == -signal.SIGKILL, child.stderr.read()  # type: ignore[attr-defined]

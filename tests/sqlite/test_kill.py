@@ -1,4 +1,4 @@
-"""kill -9 at any moment: what was acknowledged is there."""
+"""kill -9 at any moment: no acknowledged event is missing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ while True:
 
 @pytest.mark.timeout(1200)
 def test_what_was_acknowledged_survives_kill_9(path, spawn, reopen):
-    """LH-19, CP-05: over many kills every acknowledged event is there, and at most one commit was not told of."""
+    """LH-19, CP-05: over many kills no acknowledged event is missing, and at most one commit was not acknowledged."""
     seed = random.randrange(1 << 32)
     print("seed", seed)
     moments = random.Random(seed)

@@ -31,7 +31,7 @@ def _ask(child) -> str:
 
 
 def test_a_second_writer_is_refused_while_the_first_lives(store, some, path, spawn):
-    """EVT-09: an append to a run that another process writes is refused, whatever its expectation says."""
+    """EVT-09: an append to a run that another process writes is refused, with any expectation."""
     child = spawn(_HOLD, path)
     assert child.stdout.readline() == "held\n"
     for expected in (-1, 1):
@@ -67,7 +67,7 @@ def test_a_writer_that_lost_its_lease_is_fenced_off(store, some, path, spawn):
 
 
 def test_a_stopped_writer_keeps_its_lease(store, some, path, spawn):
-    """EVT-09: a process that only stands still is not dead."""
+    """EVT-09: a stopped process is not dead."""
     child = spawn(_HOLD, path)
     assert child.stdout.readline() == "held\n"
     child.send_signal(signal.SIGSTOP)
@@ -78,7 +78,7 @@ def test_a_stopped_writer_keeps_its_lease(store, some, path, spawn):
 
 
 def test_closing_gives_the_leases_back(reopen, some):
-    """EVT-09: a closed handle holds nothing: the next one writes at once, with the number kept and raised."""
+    """EVT-09: a closed handle has no lease: the next one writes at once, with a higher number."""
     first, second = reopen(), reopen()
     first.append("run/1", some(1))
     with pytest.raises(errors.LeaseHeld):
@@ -92,7 +92,7 @@ def test_closing_gives_the_leases_back(reopen, some):
 
 
 def test_a_lease_of_a_refused_commit_is_not_taken(reopen, some):
-    """EVT-09: a transaction that is refused leaves no lease behind."""
+    """EVT-09: a refused transaction leaves no lease."""
     first, second = reopen(), reopen()
     with pytest.raises(errors.Conflict):
         first.append("run/1", some(1), expected=5)

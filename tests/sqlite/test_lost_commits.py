@@ -1,4 +1,4 @@
-"""Commits that were acknowledged and are not there any more: every opening says so, and no position is given twice."""
+"""Acknowledged commits that are missing: every opening reports them, and no position is assigned twice."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def _flip(path: str, byte: int) -> None:
 
 
 def _contents(path: str) -> dict[str, bytes]:
-    """Every file that holds something of the store: shared memory does not, and a reader makes empty logs."""
+    """The files of the store that are not empty, without shared memory."""
     found = {item.name: item.read_bytes() for item in Path(path).parent.iterdir() if item.is_file()}
     return {name: content for name, content in found.items() if content and not name.endswith(("-shm", ".damage"))}
 
 
 def _require_refusal(path: str, *, last: int = EVENTS) -> int:
-    """The end is named as lost in both ways of opening, nothing is changed; says what is the last event served."""
+    """Require that both ways of opening report the lost end and change nothing. Returns the last event served."""
     before = _contents(path)
     for readonly in (True, False, False):
         with tallystick.open(f"sqlite:{path}", readonly=readonly) as store:
@@ -96,7 +96,7 @@ def _require_refusal(path: str, *, last: int = EVENTS) -> int:
 @pytest.mark.security
 @pytest.mark.parametrize("part", [0.0, 0.01, 0.3, 0.5, 0.8, 0.97, 0.999])
 def test_a_flipped_bit_in_the_log_of_a_killed_writer_is_named(killed: str, part: float) -> None:
-    """SAFE-01, SAFE-04: wherever it is, also in the newest commit: SQLite itself would drop what follows, silently."""
+    """SAFE-01, SAFE-04: anywhere, also in the newest commit. SQLite itself would silently drop what follows."""
     size = os.path.getsize(f"{killed}-wal")
     frames = (size - 32) // FRAME
     _flip(f"{killed}-wal", 32 + int(part * frames) * FRAME + 24 + PAGE // 2)
@@ -106,7 +106,7 @@ def test_a_flipped_bit_in_the_log_of_a_killed_writer_is_named(killed: str, part:
 @pytest.mark.security
 @pytest.mark.parametrize("byte", [0, 9, 17, 25, 32 + 4, 32 + 9, 32 + 17])
 def test_a_flipped_bit_in_a_header_of_the_log_is_named(killed: str, byte: int) -> None:
-    """SAFE-01: SQLite takes a log whose header is damaged for an empty one."""
+    """SAFE-01: SQLite treats a log with a damaged header as empty."""
     _flip(f"{killed}-wal", byte)
     _require_refusal(killed)
 
@@ -114,7 +114,7 @@ def test_a_flipped_bit_in_a_header_of_the_log_is_named(killed: str, byte: int) -
 @pytest.mark.security
 @pytest.mark.parametrize("left", [None, 0, 20, 32, 32 + FRAME * 30, -1, -FRAME])
 def test_a_log_that_was_removed_or_cut_is_named(killed: str, left: int | None) -> None:
-    """SAFE-01: the mark says how far the log went; what is cut off leaves no trace in the log itself."""
+    """SAFE-01: the mark says how far the log went. A truncated log has no trace of its lost end."""
     log = f"{killed}-wal"
     if left is None:
         os.unlink(log)
@@ -125,7 +125,7 @@ def test_a_log_that_was_removed_or_cut_is_named(killed: str, left: int | None) -
 
 @pytest.mark.security
 def test_a_flip_is_named_without_the_mark(killed: str) -> None:
-    """SAFE-01: a commit after the damaged frame shows that it was acknowledged, also where the mark is gone."""
+    """SAFE-01: a commit after the damaged frame shows that it was acknowledged, even without the mark."""
     os.unlink(mark.path_of(killed))
     _flip(f"{killed}-wal", os.path.getsize(f"{killed}-wal") // 2)
     with tallystick.open(f"sqlite:{killed}") as store:
@@ -137,7 +137,7 @@ def test_a_flip_is_named_without_the_mark(killed: str) -> None:
 
 @pytest.mark.security
 def test_an_older_copy_in_its_place_is_named(path: str, spawn: Callable[..., object]) -> None:
-    """SAFE-01: a file that was put back to an earlier state lost acknowledged events, whatever made it so."""
+    """SAFE-01: a file that was set back to an earlier state lost acknowledged events, whatever the cause."""
     _write_and_die(path, spawn, 10)
     tallystick.open(f"sqlite:{path}").close()
     shutil.copyfile(path, f"{path}.old")
@@ -152,7 +152,7 @@ def test_an_older_copy_in_its_place_is_named(path: str, spawn: Callable[..., obj
 def test_a_stale_journal_beside_a_good_file_is_not_replayed(
     path: str, spawn: Callable[..., object], suffix: str
 ) -> None:
-    """SAFE-01: SQLite would put pages of an earlier time over the file. The file is served without it."""
+    """SAFE-01: SQLite would write old pages over the file. The file is served without the journal."""
     _write_and_die(path, spawn, 10)
     stale = Path(f"{path}-wal").read_bytes()
     with tallystick.open(f"sqlite:{path}") as store:
@@ -193,8 +193,8 @@ def _journal_of(path: str) -> bytes:
     return content
 
 
-def test_a_torn_last_commit_is_kept_and_said(killed: str) -> None:
-    """LH-19: what the mark does not know may be what a loss of power tore: it is kept aside, and appends go on."""
+def test_a_torn_last_commit_is_kept_and_reported(killed: str) -> None:
+    """LH-19: a commit that the mark does not know may be torn: the log is set aside, and appends continue."""
     log = f"{killed}-wal"
     _flip(log, os.path.getsize(log) - FRAME - PAGE // 2)
     with open(mark.path_of(killed), "r+b") as file:  # as if the power had been lost before the mark was written
@@ -216,7 +216,7 @@ def test_a_torn_last_commit_is_kept_and_said(killed: str) -> None:
     assert not kept.exists()
 
 
-def test_whoever_tidied_up_with_sqlite_itself_loses_nothing(killed: str) -> None:
+def test_a_log_that_sqlite_itself_replayed_loses_nothing(killed: str) -> None:
     """Opening the file in SQLite's own shell replays and removes the log: nothing is lost, and the report says so."""
     raw = sqlite3.connect(killed)
     assert raw.execute("SELECT count(*) FROM events").fetchone() == (EVENTS,)
@@ -227,8 +227,8 @@ def test_whoever_tidied_up_with_sqlite_itself_loses_nothing(killed: str) -> None
         assert store.append("order/a", tallystick.NewEvent("thing.done", {})).seq == EVENTS + 1
 
 
-def test_a_mark_that_is_gone_or_of_another_store_is_made_again(killed: str, tmp_path: Path) -> None:
-    """The mark is evidence and no part of the log: without it everything opens, and a new one is kept."""
+def test_a_mark_that_is_missing_or_of_another_store_is_replaced(killed: str, tmp_path: Path) -> None:
+    """The mark is not part of the log: without it the store opens, and gets a new one."""
     other = tmp_path / "other.db"
     with tallystick.open(f"sqlite:{other}") as store:
         store.append("order/a", [tallystick.NewEvent("thing.done", {})] * 90)
@@ -240,8 +240,8 @@ def test_a_mark_that_is_gone_or_of_another_store_is_made_again(killed: str, tmp_
     assert (known.head, known.is_open, known.store_id) == (EVENTS + 1, False, store.log.store_id)
 
 
-def test_a_mark_that_cannot_be_written_is_no_acknowledgement(reopen: Callable[..., tallystick.Store]) -> None:
-    """SAFE-04: an append whose evidence is missing is not acknowledged; a retry with the same ids is safe."""
+def test_an_append_without_its_mark_is_not_acknowledged(reopen: Callable[..., tallystick.Store]) -> None:
+    """SAFE-04: an append that is not in the mark is not acknowledged. A retry with the same ids is safe."""
     store = reopen()
     store.append("order/a", tallystick.NewEvent("thing.done", {}))
     store.log._opened.locks.mark._file.close()
@@ -250,10 +250,8 @@ def test_a_mark_that_cannot_be_written_is_no_acknowledgement(reopen: Callable[..
 
 
 @pytest.mark.parametrize("how", ["flipped", "removed", "stale"])
-def test_a_refill_leaves_lost_commits_to_a_whole_copy(
-    path: str, spawn: Callable[..., object], tmp_path: Path, how: str
-) -> None:
-    """SAFE-02: leases, places and commands of lost commits stand nowhere else; what is left is not touched."""
+def test_a_refill_of_lost_commits_is_refused(path: str, spawn: Callable[..., object], tmp_path: Path, how: str) -> None:
+    """SAFE-02: nobody else has the leases, checkpoints and commands of lost commits. The rest is not changed."""
     _write_and_die(path, spawn, 10)
     stale = Path(f"{path}-wal").read_bytes()
     if how == "stale":
@@ -277,8 +275,8 @@ def test_a_refill_leaves_lost_commits_to_a_whole_copy(
 
 
 @pytest.mark.parametrize("how", ["flipped at its end", "replaced by an older one", "as it was left"])
-def test_commits_without_events_that_may_be_lost_are_said(path: str, spawn: Callable[..., object], how: str) -> None:
-    """SAFE-02: the mark counts events, so places saved behind the last one can be lost; the report says so."""
+def test_commits_without_events_that_may_be_lost_are_named(path: str, spawn: Callable[..., object], how: str) -> None:
+    """SAFE-02: the mark counts events, so checkpoints saved after the last one can be lost. The report says so."""
     child = spawn(_SAVE_AND_DIE, path)
     assert child.wait(60) == -signal.SIGKILL, child.stderr.read()  # type: ignore[attr-defined]
     log = f"{path}-wal"

@@ -1,4 +1,4 @@
-"""Attacks on what maintenance may do: through each of our connections, and through one that knows nothing of us."""
+"""Attacks by means of maintenance: through each of our connections, and through a foreign one."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_the_maintaining_connection_does_only_what_a_fact_names(maintained, path
 
 @pytest.mark.parametrize("attack", [*FORBIDDEN.values(), *ONLY_FOR_MAINTENANCE.values()])
 def test_the_appending_connection_cannot_maintain(maintained, path, attack):
-    """CP-05, settled 18: what appends can neither prune nor erase, not even what a fact names."""
+    """CP-05, settled 18: the appending connection can neither prune nor erase, not even what a fact names."""
     before = _state(path)
     _refused(maintained.log._database.writer._connection, attack)
     assert _state(path) == before
@@ -164,7 +164,7 @@ def test_the_appending_connection_cannot_use_what_maintenance_may(store, some):
 
 @pytest.mark.parametrize("field", ["link", "last_position"])
 def test_a_cut_that_does_not_fit_the_event_is_refused(store, some, field):
-    """EVT-07: the whole commit is rolled back, and the store goes on."""
+    """EVT-07: the whole commit is rolled back, and the store still works."""
     store.append("order/a", some(3))
     cut = upkeep.cut_of(store, "order/a", 2)
     wrong = msgspec.structs.replace(cut, **{field: bytes(32) if field == "link" else cut.last_position + 1})
@@ -248,7 +248,7 @@ def test_a_snapshot_row_has_the_fields_of_its_run(store, some):
     ],
 )
 def test_maintenance_is_looked_up_by_index(store, question):
-    """LH-18: the questions of every commit and read are answered by an index, however much was pruned or recorded."""
+    """LH-18: every commit and read is answered by an index, however much was pruned or recorded."""
     with store.log._database.reading() as connection:
         plan = " ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {question}"))
     assert "SEARCH" in plan
@@ -260,8 +260,8 @@ def test_maintenance_is_looked_up_by_index(store, question):
     [{}, {"first_position": 1}, {"first_position": 3}, {"count": 2}, {"fact_position": None}],
     ids=["nothing", "an earlier beginning", "a later beginning", "no more events", "an older fact"],
 )
-def test_a_cut_goes_on_from_the_one_before(maintained, path, wrong):
-    """EVT-05: even with a fact that names it, a cut keeps where the first began, and counts on."""
+def test_a_cut_continues_the_one_before(maintained, path, wrong):
+    """EVT-05: even with a fact that names it, a cut keeps the start of the first one, and continues its count."""
     cut = upkeep.cut_of(maintained, "order/a", 4)
     (done,) = maintained.record([upkeep.pruned_fact(cut)])
     older = maintained.read_stream(facts.stream_about("order/a"))[1].position
@@ -279,7 +279,7 @@ def test_a_cut_goes_on_from_the_one_before(maintained, path, wrong):
 
 
 def test_facts_are_not_cut_though_a_fact_says_so(maintained, path):
-    """EVT-05: a control fact about control facts does not make them go."""
+    """EVT-05: a control fact about control facts does not delete them."""
     about = facts.stream_about("order/a")
     cut = upkeep.cut_of(maintained, about, 1)
     (done,) = maintained.record([upkeep.pruned_fact(cut)])
@@ -290,7 +290,7 @@ def test_facts_are_not_cut_though_a_fact_says_so(maintained, path):
 
 
 def test_a_forgotten_command_takes_its_ranges_along(maintained):
-    """CP-06: nothing is left of it, so that its number may be given again."""
+    """CP-06: nothing is left of it, so its number may be used again."""
     log = maintained.log
     assert len(log.commands.touching("order/a", 5)) == 1
     assert log.commands.forget(before=9, limit=9) == 1

@@ -74,7 +74,7 @@ connection.close()
 
 
 def test_an_older_store_that_somebody_has_open_is_not_upgraded(path, reopen, spawn):
-    """SAFE-02: SQLite's own locks say that somebody is there."""
+    """SAFE-02: SQLite's own locks show that another process has it open."""
     _make_old(path, _rows())
     before = Path(path).read_bytes()
     child = spawn(_OLDER_WRITER, path)
@@ -140,7 +140,7 @@ def test_a_step_does_not_hide_that_a_trigger_was_removed(path, reopen, name):
 @pytest.mark.parametrize("readonly", [False, True])
 @pytest.mark.parametrize("version", TOO_OLD)
 def test_a_store_that_is_too_old_is_refused_and_left_alone(path, version, readonly):
-    """EVT-10: the refusal says with what its events can be brought along."""
+    """EVT-10: the refusal names the commands that move its events to a new store."""
     _make_old(path, _rows())
     _renumber(path, version)
     before = Path(path).read_bytes()
@@ -165,7 +165,7 @@ def test_an_upgraded_store_can_be_maintained(path, reopen):
     assert verify(again.log).problems == []
 
 
-def test_checkpoints_and_leases_come_along_to_the_newest_format(path, reopen):
+def test_a_migration_keeps_checkpoints_and_leases(path, reopen):
     """EVT-10: a migration changes no rows."""
     _make_old(path, _rows())
     raw = sqlite3.connect(path)
@@ -259,8 +259,8 @@ def test_run_events_are_those_of_runs(store, some):
     assert rows == [(2, "7f3a", 1, "acme"), (3, "7f3a", 2, "acme")]
 
 
-def test_numbers_of_a_source_come_along_with_their_org(path, reopen, some):
-    """CP-10, LH-03: numbers count for the org of their events; those of nobody knows which org count for all."""
+def test_sequences_of_a_source_keep_their_org(path, reopen, some):
+    """CP-10, LH-03: a sequence counts for the org of its events, or for all if its org is not known."""
     _make_old(path, _rows())
     raw = sqlite3.connect(path)
     raw.execute("INSERT INTO sources VALUES ('old', 5)")

@@ -1,4 +1,4 @@
-"""What `sqlite:FILE` finds at its place."""
+"""What `sqlite:FILE` may find at its path."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_directory_or_a_pipe_is_refused(tmp_path):
 @pytest.mark.parametrize("options", [{"readonly": True}, {"create": False}])
 @pytest.mark.parametrize("empty", [False, True])
 def test_a_store_is_made_only_when_asked_to(path, options, empty):
-    """Where there is no store, or an empty file, opening without `create` finds nothing and makes nothing."""
+    """Without a store, or with an empty file, opening without `create` finds nothing and creates nothing."""
     if empty:
         Path(path).touch()
     with pytest.raises(errors.StoreNotFound):
@@ -73,7 +73,7 @@ def test_a_store_is_made_only_when_asked_to(path, options, empty):
 
 
 def test_a_new_store_is_private(tmp_path, some):
-    """Only the owner can read the file, what SQLite puts beside it, and the directory made for it."""
+    """Only the owner can read the file, the files next to it, and the directory created for it."""
     path = tmp_path / "new" / "log.db"
     with tallystick.open(f"sqlite:{path}") as store:
         store.append("order/a", some(1))
@@ -92,7 +92,7 @@ def test_a_clean_close_leaves_the_file_and_its_mark(path, reopen, some):
 
 
 def test_an_odd_path_is_only_a_path(tmp_path, some):
-    """Characters that mean something in a URI mean nothing in a place."""
+    """Characters that mean something in a URI mean nothing in a path."""
     place = tmp_path / "a b?mode=memory&x=%41#frag.db"
     with tallystick.open(f"sqlite:{place}") as store:
         store.append("order/a", some(1))
@@ -101,8 +101,8 @@ def test_an_odd_path_is_only_a_path(tmp_path, some):
         assert store.head() == 1
 
 
-def test_a_making_that_was_interrupted_is_finished(path, reopen, some):
-    """A file that has our id but not yet a table is made complete by the next writer, and is no store to a reader."""
+def test_an_interrupted_creation_is_completed(path, reopen, some):
+    """A file that has our id but no table yet is completed by the next writer. A reader finds no store."""
     raw = sqlite3.connect(path)
     raw.execute(f"PRAGMA application_id = {0x54414C59}")
     raw.close()
@@ -111,7 +111,7 @@ def test_a_making_that_was_interrupted_is_finished(path, reopen, some):
     assert reopen().append("order/a", some(1)).position == 1
 
 
-def test_processes_that_make_the_store_at_once_make_one_store(path, spawn, reopen):
+def test_processes_that_create_a_store_at_once_create_one(path, spawn, reopen):
     """EVT-10: six processes that create the same file end up with one identity and all their events."""
     children = [spawn(_CREATE, path, str(number)) for number in range(6)]
     for child in children:

@@ -1,4 +1,4 @@
-"""A store that is being written to can be opened at any moment, and is never taken for a damaged one."""
+"""A store can be opened at any moment while others write to it, and is never reported as damaged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ while True:
 
 
 def test_opening_beside_a_busy_writer_never_looks_like_damage(tmp_path: Path) -> None:
-    """EVT-06: a writer that brings its write-ahead log home all the time does not make a reader see damage."""
+    """EVT-06: a reader does not see damage while a writer checkpoints all the time."""
     url = f"sqlite:{tmp_path}/log.db"
     writer = subprocess.Popen([sys.executable, "-c", WRITER, url], stdout=subprocess.PIPE, text=True)
     try:
@@ -54,7 +54,7 @@ store.close()
 
 
 class _Visit:
-    """A process that opens the store for writing, appends one event, and closes the store when told to."""
+    """A process that opens the store for writing, appends one event, and closes the store on request."""
 
     def __init__(self, url: str) -> None:
         self._child = subprocess.Popen(
@@ -69,7 +69,7 @@ class _Visit:
 
 
 def _log_then_mark(patch: pytest.MonkeyPatch, url: str) -> None:
-    """A writer has a write-ahead log when the reader looks at that, and is gone when it looks at the mark."""
+    """A writer has a write-ahead log when the reader reads that, and has closed when it reads the mark."""
     look_at_log = wal.inspect
 
     def during_a_visit(path: str) -> wal.WalContent:
@@ -83,7 +83,7 @@ def _log_then_mark(patch: pytest.MonkeyPatch, url: str) -> None:
 
 
 def _head_then_events(patch: pytest.MonkeyPatch, url: str) -> None:
-    """A writer comes and goes between the reader's two looks at how far the log goes."""
+    """A writer comes and goes between two reads of the end of the log."""
     quick_damage_in, named = survey.quick_damage_in, statements.named
 
     def before_a_visit(name: str) -> str:
@@ -100,7 +100,7 @@ def _head_then_events(patch: pytest.MonkeyPatch, url: str) -> None:
 
 
 def _immutable_then_gone(patch: pytest.MonkeyPatch, url: str) -> None:
-    """The reader sees a mixture of pages, where it reads the main file without locks while a writer changes it."""
+    """The reader sees a mixture of pages: it reads the main file without locks while a writer changes it."""
     stray_log = opening_inspection._stray_log
 
     def torn(path: str, left: wal.WalContent, marked: mark.StoreMark | None) -> str | None:
@@ -116,7 +116,7 @@ def _immutable_then_gone(patch: pytest.MonkeyPatch, url: str) -> None:
 def test_a_writer_that_comes_and_goes_is_not_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meeting: Callable[[pytest.MonkeyPatch, str], None]
 ) -> None:
-    """EVT-06: a reader that meets a writer while it looks sees no damage, puts none on record, and appends go on."""
+    """EVT-06: a reader that meets a writer while it inspects reports and records no damage. Appends continue."""
     url = f"sqlite:{tmp_path}/log.db"
     with tallystick.open(url) as store:
         store.append("doc/1", tallystick.NewEvent("doc.saved", {}))
@@ -129,8 +129,8 @@ def test_a_writer_that_comes_and_goes_is_not_damage(
         assert store.append("doc/1", tallystick.NewEvent("doc.saved", {})).position == 3
 
 
-def test_nobody_comes_to_write_while_damage_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """EVT-06: the look that counts is at a store that stands still."""
+def test_no_writer_starts_while_damage_is_confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """EVT-06: damage counts only if the inspection finds it while no writer can come."""
     path = str(tmp_path / "log.db")
     with tallystick.open(f"sqlite:{path}") as store:
         store.append("doc/1", tallystick.NewEvent("doc.saved", {}))

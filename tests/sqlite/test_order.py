@@ -1,4 +1,4 @@
-"""The order of events, and that a commit is whole."""
+"""The order of events, and the atomicity of commits."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def test_positions_rise_and_seqs_have_no_gaps(store, some):
 
 
 def test_time_does_not_order(store):
-    """EVT-01: an event with an earlier time keeps the place it was given."""
+    """EVT-01: an event with an earlier time keeps its position."""
     store.append("order/a", NewEvent("thing.done", {}, time=2_000))
     store.append("order/a", NewEvent("thing.done", {}, time=1_000))
     assert [event.time for event in store.read().events] == [2_000, 1_000]
 
 
 def test_several_streams_commit_together_or_not_at_all(store, some):
-    """CP-05: when one stream of a commit is refused, nothing of the others is there."""
+    """CP-05: if one stream of a commit is refused, nothing is written to the others."""
     store.append("order/b", some(1))
     with pytest.raises(errors.Conflict):
         store.append_all([("order/a", some(2), NO_STREAM), ("order/b", some(2), NO_STREAM)])
@@ -43,7 +43,7 @@ def test_several_streams_commit_together_or_not_at_all(store, some):
 
 
 def test_refused_requests_of_a_group_leave_no_trace(store, some, path):
-    """A group is judged one by one and written in one transaction; a refused one takes no position and no seq."""
+    """Requests of a group are judged one by one and written together. A refused one takes no position and no seq."""
     good, bad = Request([Part("order/a", some(2))]), Request([Part("order/a", some(1), expected=7)])
     outcomes = store.submit([good, bad, good])
     assert isinstance(outcomes[1], errors.Conflict)
@@ -53,7 +53,7 @@ def test_refused_requests_of_a_group_leave_no_trace(store, some, path):
 
 
 def test_a_commit_that_changes_nothing_writes_nothing(store, path):
-    """A retry of what is stored is answered without touching the file."""
+    """A retry of a stored commit is answered without a write."""
     event = NewEvent("thing.done", {"n": 1}, id=bytes(15) + b"\1")
     first = store.append("order/a", event)
     changes = _data_version(path, store, event)
@@ -73,7 +73,7 @@ def _data_version(path, store, event) -> int:
 
 
 def test_positions_are_never_reused(path, reopen, some):
-    """EVT-01: the next position follows the highest ever given, not the highest that is still there."""
+    """EVT-01: the next position follows the highest one ever assigned, not the highest that still exists."""
     store = reopen()
     store.append("order/a", some(3))
     with sqlite3.connect(path) as raw:
@@ -87,7 +87,7 @@ def test_positions_are_never_reused(path, reopen, some):
 
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 127, 128, 129, 300])
 def test_commits_of_every_size_are_whole(store, count):
-    """CP-05: events are inserted many at once; none is lost or doubled where the groups meet."""
+    """CP-05: events are inserted in groups; none is lost or duplicated between them."""
     orgs = [{"org": "acme"}, None, {"app": "shop"}]
     store.append("order/a", [NewEvent("thing.done", {"n": n}, meta=orgs[n % 3]) for n in range(count)])
     assert [event.data["n"] for event in store.read_stream("order/a")] == list(range(count))
@@ -104,7 +104,7 @@ def test_what_was_appended_verifies(store, some):
 
 
 def test_a_page_over_much_that_was_pruned_takes_no_memory_for_it(store, some):
-    """What was pruned is counted where it is noted: a page takes memory for its events alone, and misses none."""
+    """Pruned events are counted where they are recorded: a page takes memory only for its events, and misses none."""
     store.append("order/a", some(4000))
     upkeep.prune(store, "order/a", 3999)
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Who has the store open is known by locks that end with their holder, whatever its host is called and its pid is."""
+"""Locks that end with their process show who has the store open, whatever its host name and pid."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ except tallystick.errors.TallyError as refused:
 
 
 def _shell(*options: str, script: str) -> tuple[str, ...]:
-    """The beginning of a command that runs elsewhere: `script` prepares the place."""
+    """The start of a command that runs in another namespace, which `script` prepares."""
     return ("unshare", *options, "sh", "-c", f'{script} exec "$@"', "sh")
 
 
@@ -74,8 +74,8 @@ def _kill(child: Any) -> None:
 
 @pytest.mark.security
 @elsewhere
-def test_a_crash_on_a_host_of_another_name_is_looked_over(path: str, spawn: Any, reopen: Callable[..., Store]) -> None:
-    """SAFE-04: a new container has a new name; a lock that is free says all the same that the writer is gone."""
+def test_a_crash_on_a_host_of_another_name_is_inspected(path: str, spawn: Any, reopen: Callable[..., Store]) -> None:
+    """SAFE-04: a new container has a new host name, and the free lock still shows that the writer is gone."""
     before = _shell("--uts", script="hostname elsewhere;")
     _kill(_held(spawn(_HOLD, path, before=before)))
     os.truncate(f"{path}-wal", os.path.getsize(f"{path}-wal") - 5000)
@@ -89,7 +89,7 @@ def test_a_crash_on_a_host_of_another_name_is_looked_over(path: str, spawn: Any,
 def test_a_run_is_free_after_a_crash_on_a_host_of_another_name(
     path: str, spawn: Any, reopen: Callable[..., Store]
 ) -> None:
-    """EVT-09: who has the store to itself knows that every lease is free, wherever its holder ran."""
+    """EVT-09: a process that has the store to itself knows that every lease is free, on any host."""
     _kill(_held(spawn(_HOLD, path, before=_shell("--uts", script="hostname elsewhere;"))))
     store = reopen()
     assert "did not close" in store.report().recovered[0]
@@ -99,7 +99,7 @@ def test_a_run_is_free_after_a_crash_on_a_host_of_another_name(
 @pytest.mark.security
 @elsewhere
 def test_a_writer_with_pids_of_its_own_is_alive(path: str, spawn: Any, reopen: Callable[..., Store]) -> None:
-    """EVT-09: a container under the same host name has other pids: its writer is neither dead nor taken over."""
+    """EVT-09: a container with the same host name has other pids: its writer does not count as dead."""
     child = _held(spawn(_HOLD, path, before=("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")))
     store = reopen()
     assert store.report().recovered == ()
@@ -112,7 +112,7 @@ def test_a_writer_with_pids_of_its_own_is_alive(path: str, spawn: Any, reopen: C
 
 
 def test_a_forked_child_does_not_keep_its_parent_alive(path: str, spawn: Any, reopen: Callable[..., Store]) -> None:
-    """SAFE-04: a child that outlives a killed writer has no lock of it."""
+    """SAFE-04: a child that outlives a killed writer does not keep its lock."""
     child = spawn(_FORK, path)
     forked = int(child.stdout.readline())
     _kill(child)
@@ -138,7 +138,7 @@ def test_closing_one_handle_leaves_the_others_locked(path: str, spawn: Any, reop
 @pytest.mark.security
 @pytest.mark.parametrize("readonly", [False, True])
 def test_a_file_with_two_names_is_refused(path: str, readonly: bool) -> None:
-    """SAFE-04: through each name another write-ahead log would be written, and one of them lost."""
+    """SAFE-04: each name would have another write-ahead log, and one of them would be lost."""
     tallystick.open(f"sqlite:{path}").close()
     os.link(path, f"{path}.too")
     for name in (path, f"{path}.too"):
@@ -153,7 +153,7 @@ def test_a_file_with_two_names_is_refused(path: str, readonly: bool) -> None:
 @pytest.mark.parametrize("how", ["reading", "writing"])
 @pytest.mark.parametrize("end", ["closed", "written", "killed"])
 def test_a_file_that_is_mounted_alone_is_refused(path: str, spawn: Any, tmp_path: Path, end: str, how: str) -> None:
-    """SAFE-04: its write-ahead log would be seen under one name, and lost under the other when the writer is killed."""
+    """SAFE-04: its write-ahead log would be visible under one name only, and lost under the other after a kill."""
     child = _held(spawn(_HOLD, path))
     if end == "killed":
         _kill(child)
@@ -175,7 +175,7 @@ def test_a_file_that_is_mounted_alone_is_refused(path: str, spawn: Any, tmp_path
 def test_a_store_on_a_mount_that_cannot_be_written_is_read(
     path: str, spawn: Any, reopen: Callable[..., Store], tmp_path: Path, end: str
 ) -> None:
-    """EVT-06: reading needs no right to write: a closed store, one that is being written, and one left by a crash."""
+    """EVT-06: reading needs no write access: a closed store, one that is being written, and one after a crash."""
     child = _held(spawn(_HOLD, path))
     if end == "killed":
         _kill(child)
@@ -196,7 +196,7 @@ def test_a_store_on_a_mount_that_cannot_be_written_is_read(
 def test_a_log_that_must_be_replayed_where_nothing_can_be_written_is_refused_by_name(
     path: str, spawn: Any, tmp_path: Path
 ) -> None:
-    """SAFE-05: a killed store without its shared memory, copied to a read-only place, is refused with what to do."""
+    """SAFE-05: a copy of a killed store, without shared memory on a read-only mount, is refused with advice."""
     _kill(_held(spawn(_HOLD, path)))
     os.unlink(f"{path}-shm")
     place = tmp_path / "mounted"
@@ -208,13 +208,13 @@ def test_a_log_that_must_be_replayed_where_nothing_can_be_written_is_refused_by_
     assert "copy the store" in answer
 
 
-def test_a_still_store_that_changes_is_not_read_on(path: str, reopen: Callable[..., Store]) -> None:
-    """SAFE-01: what is read without locks may not change: a change ends the reading by name."""
-    from tallystick.engines.sqlite.databases import StillDatabase
+def test_a_store_read_without_locks_must_not_change(path: str, reopen: Callable[..., Store]) -> None:
+    """SAFE-01: a file that is read without locks must not change. If it does, the read is refused."""
+    from tallystick.engines.sqlite.databases import UnlockedDatabase
 
     with tallystick.open(f"sqlite:{path}") as store:
         store.append("order/a", NewEvent("thing.done", {}))
-    still = StillDatabase(path, readonly_reason="", busy_ms=100)
+    still = UnlockedDatabase(path, readonly_reason="", busy_ms=100)
     with still.snapshot() as connection:
         assert connection.execute("SELECT count(*) FROM events").fetchone() == (1,)
     with tallystick.open(f"sqlite:{path}") as store:
@@ -225,8 +225,8 @@ def test_a_still_store_that_changes_is_not_read_on(path: str, reopen: Callable[.
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o660, 0o444])
-def test_the_mark_can_be_read_by_whoever_can_read_the_file(path: str, mode: int) -> None:
-    """EVT-06: a reader needs both; what became of the mode of the file is taken over at the next opening."""
+def test_the_mark_has_the_mode_of_the_file(path: str, mode: int) -> None:
+    """EVT-06: a reader needs both. The next opening gives the mark the mode of the file."""
     with tallystick.open(f"sqlite:{path}") as store:
         store.append("order/a", NewEvent("thing.done", {}))
     for now in (mode, 0o600, mode):
@@ -239,7 +239,7 @@ def test_the_mark_can_be_read_by_whoever_can_read_the_file(path: str, mode: int)
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root can become somebody else")
-def test_somebody_else_reads_a_store_that_others_may_read(spawn: Any) -> None:
+def test_another_user_reads_a_store_as_its_mode_allows(spawn: Any) -> None:
     """EVT-06: another user's reader opens a closed store, and one that is being written, as the file's mode allows."""
     with tempfile.TemporaryDirectory(dir="/tmp") as place:
         os.chmod(place, 0o755)
@@ -261,17 +261,15 @@ def _read_by_nobody(path: str) -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout.splitlines()
 
 
-def test_where_there_are_no_such_locks_a_store_is_opened_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On Windows SQLite's own locks do what ours do elsewhere: a second handle comes at once, and both write."""
+def test_a_store_opens_on_a_system_without_such_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Windows SQLite's own locks replace ours: a second handle opens at once, and both write."""
     monkeypatch.setattr(locks, "WINDOWS", True)
     with tallystick.open(f"sqlite:{tmp_path}/log.db") as one, tallystick.open(f"sqlite:{tmp_path}/log.db") as other:
         assert [store.append("order/a", NewEvent("t", {})).seq for store in (one, other, one)] == [1, 2, 3]
 
 
 def test_the_mark_says_open_from_the_first_commit_to_the_close(tmp_path: Path) -> None:
-    """EVT-01: it names what was acknowledged; a store that is in use is never marked as closed."""
+    """EVT-01: it has the acknowledged head, and never says that a store in use is closed."""
     path = f"{tmp_path}/log.db"
     with tallystick.open(f"sqlite:{path}") as store:
         for head in (0, 1, 2):

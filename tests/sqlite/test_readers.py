@@ -1,4 +1,4 @@
-"""Readers and the writer side by side, in threads and in processes."""
+"""Readers and a writer at the same time, in threads and in processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_log_is_in_wal_mode_with_full_syncs(store):
 
 
 def test_an_open_read_does_not_block_the_writer(store, some, path):
-    """EVT-06: a reader that holds its snapshot open lets commits pass, and goes on seeing its own state."""
+    """EVT-06: a reader with an open snapshot does not block commits, and still sees its own state."""
     store.append("order/a", some(2))
     reader = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
     reader.execute("BEGIN")
@@ -45,7 +45,7 @@ def test_an_open_read_does_not_block_the_writer(store, some, path):
     reader.close()
 
 
-def test_reads_go_on_while_a_commit_is_running(store, some):
+def test_reads_do_not_wait_for_a_commit(store, some):
     """EVT-06: with the write lock taken and a commit waiting, reads of the same handle answer at once."""
     store.append("order/a", some(2))
     with store.log._database.writing() as connection:
@@ -82,7 +82,7 @@ def test_a_read_only_handle_writes_nothing(reopen, some):
 
 
 def test_waiting_ends_when_another_thread_commits(store, some):
-    """`wait` answers with the new head once there is one, and with the old one when the time is up."""
+    """`wait` returns the new head as soon as there is one, and the old one when the time is up."""
     assert store.wait(0, timeout=0.01) == 0
     seen = []
     waiting = threading.Thread(target=lambda: seen.append(store.wait(0, timeout=60)))
@@ -93,7 +93,7 @@ def test_waiting_ends_when_another_thread_commits(store, some):
 
 
 def test_closing_ends_a_wait(store):
-    """A thread that waits is let go when the store closes."""
+    """A waiting thread returns when the store closes."""
     waiting = threading.Thread(target=lambda: store.wait(0, timeout=600))
     waiting.start()
     store.close()

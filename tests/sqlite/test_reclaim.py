@@ -1,4 +1,4 @@
-"""The bytes on disk: what was erased is gone from them, room comes back, and readers go on."""
+"""The bytes on disk: erased payloads are gone, space is returned, and readers continue."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _secret(number: int, size: int) -> NewEvent:
 
 @pytest.mark.parametrize("size", [10, 3000, 60_000], ids=["in a page", "most of a page", "over many pages"])
 def test_an_erased_payload_is_gone_from_every_file(store, path, size):
-    """EVT-14: when the commit returned, neither the database nor its write-ahead log holds the payload."""
+    """EVT-14: when the commit has returned, neither the database nor its write-ahead log has the payload."""
     store.append("order/a", [_secret(number, size) for number in range(5)])
     assert b"secret-000002-" in _on_disk(path)
     upkeep.erase(store, "order/a", 3)
@@ -56,7 +56,7 @@ def test_an_erased_payload_is_gone_from_every_file(store, path, size):
 
 
 def test_responses_and_snapshots_that_go_with_an_erasure_are_gone_too(store, path):
-    """Settled 25: what was dropped or forgotten in the same commit is gone from the disk as well."""
+    """Settled 25: data that the same commit dropped or forgot is gone from the disk as well."""
     command = CommandRecord(CommandKey("acme", "u", "e", "k"), b"h" * 32, b'{"echo":"secret-response"}', 1)
     store.submit([Request([Part("order/a", [_secret(1, 50)])], command=command)])
     made = upkeep.snapshot(store, "order/a", b'{"state":"secret-state"}')
@@ -96,8 +96,8 @@ def test_nothing_erased_is_left_after_reclaiming(store, path, seed):
     assert verify(store.log).problems == []
 
 
-def test_a_reader_that_keeps_an_erased_payload_is_told_of(store, reopen, path):
-    """EVT-14: while a reader holds the write-ahead log, report and reclaim say so; when it is gone, reclaim ends it."""
+def test_a_reader_that_keeps_an_erased_payload_is_reported(store, reopen, path):
+    """EVT-14: while a reader keeps the payload in the write-ahead log, report and reclaim say so."""
     store.append("order/a", [_secret(1, 50)])
     reader = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
     reader.execute("BEGIN")
@@ -116,8 +116,8 @@ def test_a_reader_that_keeps_an_erased_payload_is_told_of(store, reopen, path):
     assert (facts["erased_in_wal"], facts["erasures_to_sweep"]) == (False, 0)
 
 
-def test_room_of_what_was_pruned_comes_back(store, path):
-    """EVT-03: after a prune of most events the file shrinks; positions, seqs and ids go on where they were."""
+def test_space_of_pruned_events_is_returned(store, path):
+    """EVT-03: after a prune of most events the file shrinks. Positions, seqs and ids continue."""
     store.append("order/a", [_secret(number, 3000) for number in range(1000)])
     before = store.read_stream("order/a", after=900)
     upkeep.prune(store, "order/a", 900)
@@ -129,8 +129,8 @@ def test_room_of_what_was_pruned_comes_back(store, path):
     assert verify(store.log).problems == []
 
 
-def test_a_position_is_never_given_twice(store, reopen, some):
-    """EVT-01: not even when everything behind it was pruned, reclaimed and the store opened again."""
+def test_a_position_is_never_assigned_twice(store, reopen, some):
+    """EVT-01: not even after everything was pruned and reclaimed and the store was opened again."""
     store.append("order/a", some(5))
     store.append("order/b", some(1))
     upkeep.erase(store, "order/b", 1)
@@ -151,7 +151,7 @@ def test_little_is_not_rewritten(store, some):
 
 
 def test_a_full_disk_refuses_a_rewrite(store, some, monkeypatch):
-    """LH-16: where a rewrite has no room it is refused, and nothing changed."""
+    """LH-16: a rewrite without enough space is refused, and nothing changes."""
     store.append("order/a", some(3))
     upkeep.erase(store, "order/a", 1)
     monkeypatch.setattr(shutil, "disk_usage", lambda place: shutil._ntuple_diskusage(1, 1, 0))
@@ -162,8 +162,8 @@ def test_a_full_disk_refuses_a_rewrite(store, some, monkeypatch):
     assert verify(store.log).problems == []
 
 
-def test_readers_in_another_process_go_on(store, path, spawn):
-    """EVT-06: through prunes, erasures and rewrites a reader of another process sees every event that is left."""
+def test_readers_in_another_process_continue(store, path, spawn):
+    """EVT-06: during prunes, erasures and rewrites a reader in another process sees every event that is left."""
     store.append("order/keep", [_secret(0, 10)])
     child = spawn(_READ, path)
     assert child.stdout.readline() == "ready\n"
@@ -182,8 +182,8 @@ def test_readers_in_another_process_go_on(store, path, spawn):
     assert verify(store.log).problems == []
 
 
-def test_appends_go_on_from_other_handles_while_reclaiming(store, reopen, some):
-    """Reclaimer takes the write lock for a moment; another handle waits for it and loses nothing."""
+def test_other_handles_append_while_one_reclaims(store, reopen, some):
+    """Reclaiming takes the write lock for a moment. Another handle waits for it and loses nothing."""
     other = reopen()
     store.append("order/a", [_secret(number, 500) for number in range(2000)])
     upkeep.erase(store, "order/a", 1)
@@ -205,8 +205,8 @@ def test_appends_go_on_from_other_handles_while_reclaiming(store, reopen, some):
     assert verify(store.log).problems == []
 
 
-def test_an_erased_payload_is_gone_from_what_was_kept_aside(store, path):
-    """EVT-14: torn write-ahead logs and damaged files that were kept go when an erasure is swept, and that is said."""
+def test_an_erased_payload_is_gone_from_kept_files(store, path):
+    """EVT-14: sweeping an erasure removes torn write-ahead logs and damaged files that were kept, and reports it."""
     store.append("order/a", [_secret(number, 50) for number in range(3)])
     content = _on_disk(path)
     kept = [Path(f"{path}-wal.torn-1700000000000000000"), Path(f"{path}.damaged-1700000000000000001")]
@@ -222,8 +222,8 @@ def test_an_erased_payload_is_gone_from_what_was_kept_aside(store, path):
     assert all(file.exists() for file in others)
 
 
-def test_what_was_kept_aside_and_cannot_be_removed_is_named(store, path):
-    """EVT-14: an erasure is not called swept while a file may hold it that could not be removed."""
+def test_a_kept_file_that_cannot_be_removed_is_named(store, path):
+    """EVT-14: an erasure does not count as swept while a file that may have it could not be removed."""
     store.append("order/a", [_secret(1, 50)])
     stuck = Path(f"{path}.damaged-17")
     stuck.mkdir()

@@ -1,4 +1,4 @@
-"""Selections are judged by SQLite, and as the model judges them."""
+"""Selections in SQL select the same events as the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lets a log be taken over lets nobody do more: past the engine, over a connection of one's own."""
+"""The rules that admit a transferred log admit nothing else, not even over a foreign connection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FORGED = {
 @pytest.mark.security
 @pytest.mark.parametrize("name", FORGED)
 def test_nothing_of_it_can_be_forged(store, path, name):
-    """SAFE-06, EVT-03: only an empty store takes a cut before its fact; what was skipped stays so, behind the end."""
+    """SAFE-06, EVT-03: only an empty store takes a cut before its fact, and skipped positions stay skipped."""
     store.append("order/a", events(4))
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
         raw.execute("INSERT INTO skipped VALUES (5, 6)")
@@ -39,7 +39,7 @@ def test_nothing_of_it_can_be_forged(store, path, name):
 
 @pytest.mark.security
 def test_a_cut_whose_fact_never_comes_is_found(path, reopen):
-    """SAFE-06: in an empty store the trigger lets it in; verification says that no fact names it."""
+    """SAFE-06: in an empty store the trigger admits it. Verification reports that no fact names it."""
     reopen().close()
     with closing(sqlite3.connect(path, isolation_level=None)) as raw:
         raw.execute(CUT)
@@ -48,7 +48,7 @@ def test_a_cut_whose_fact_never_comes_is_found(path, reopen):
 
 
 def test_skipped_positions_survive_a_refill(path, reopen, tmp_path):
-    """SAFE-06: a log that was taken over, gaps and all, can be made again from a copy."""
+    """SAFE-06: a received log with its gaps can be refilled from a copy."""
     with tallystick.open("memory:") as origin:
         origin.append("order/a", events(900))
         upkeep.prune(origin, "order/a", 300)
@@ -67,7 +67,7 @@ def test_skipped_positions_survive_a_refill(path, reopen, tmp_path):
 
 
 def test_a_damaged_page_over_positions_that_were_never_used_is_refilled(path, reopen, tmp_path):
-    """SAFE-02: nobody is asked for the positions that the log skipped, although nothing in that range can be read."""
+    """SAFE-02: the donor is not asked for skipped positions, although nothing in that range can be read."""
     copy = str(tmp_path / "copy.db")
     with tallystick.open("memory:") as origin:
         origin.append("order/a", events(200))

@@ -34,7 +34,7 @@ def _made(engine: str, place: Path) -> Path:
 
 
 def _flipped(database: Path, name: bytes) -> Iterator[Callable[[], None]]:
-    """Each place in the file where the name is, with a bit of it flipped; the table stays one for SQLite."""
+    """Every place in the file that has the name, with one bit of it flipped."""
     whole = database.read_bytes()
     at = whole.find(name)
     while at >= 0:
@@ -63,7 +63,7 @@ def test_a_search_that_is_led_astray_is_noticed(tmp_path: Path, engine: str) -> 
 
 @pytest.mark.parametrize("engine", PLACES)
 def test_dead_letters_that_a_search_does_not_find_are_noticed(tmp_path: Path, engine: str) -> None:
-    """SAFE-01: a flipped bit in the key of one letter hides no other one. Letters have no check of their own."""
+    """SAFE-01: a flipped bit in the key of one letter hides no other one. Letters have no checksum."""
     database = _made(engine, tmp_path)
     for damage in _flipped(database, b"mailer"):
         damage()
@@ -83,7 +83,7 @@ def _count(store: Store) -> tuple[dict[str, object], int]:
 
 @pytest.mark.parametrize("engine", PLACES)
 def test_rows_and_letters_of_a_database_without_a_number_are_counted(tmp_path: Path, engine: str) -> None:
-    """EVT-10: what is there when a side database gets its number is all there is, and what goes then is missed."""
+    """EVT-10: rows are counted when a side database gets its number. A row that vanishes later is noticed."""
     database = _made(engine, tmp_path)
     with closing(sqlite3.connect(database, isolation_level=None)) as raw:
         if engine != "sqlite":

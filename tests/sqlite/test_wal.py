@@ -1,4 +1,4 @@
-"""What the bytes of a write-ahead log say, as SQLite itself wrote them."""
+"""The bytes of write-ahead logs that SQLite itself wrote."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGE_BYTES = 512
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    """A database with a write-ahead log that nothing empties by itself."""
+    """A database whose write-ahead log is never checkpointed automatically."""
     connection = sqlite3.connect(tmp_path / "db", isolation_level=None)
     connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
     connection.execute("PRAGMA journal_mode = WAL")
@@ -51,7 +51,7 @@ def _flipped(data: bytes, frame: int) -> bytes:
 
 
 def test_every_commit_is_counted(database: sqlite3.Connection, tmp_path: Path) -> None:
-    """A log as it was written: so many commits, nothing torn, nothing damaged."""
+    """In an intact log every commit is counted, and nothing is torn or damaged."""
     for number in range(5):
         _commit(database, number)
     data = _left(tmp_path)
@@ -61,8 +61,8 @@ def test_every_commit_is_counted(database: sqlite3.Connection, tmp_path: Path) -
         assert _look(tmp_path, header) == wal.WalContent(HEADER_BYTES)
 
 
-def test_frames_of_an_earlier_round_are_no_torn_commit(database: sqlite3.Connection, tmp_path: Path) -> None:
-    """SQLite begins again at the front of the file: what is behind the new frames has another salt."""
+def test_frames_of_an_earlier_round_are_not_a_torn_commit(database: sqlite3.Connection, tmp_path: Path) -> None:
+    """SQLite starts again at the front of the file: the frames after the new ones have another salt."""
     for number in range(20):
         _commit(database, number)
     size = len(_left(tmp_path))
@@ -73,15 +73,15 @@ def test_frames_of_an_earlier_round_are_no_torn_commit(database: sqlite3.Connect
     assert _look(tmp_path, data) == wal.WalContent(size, 1)
 
 
-def test_room_that_was_never_written_is_no_torn_commit(database: sqlite3.Connection, tmp_path: Path) -> None:
-    """A file that was made longer than what arrived in it has zeros behind the frames."""
+def test_space_that_was_never_written_is_not_a_torn_commit(database: sqlite3.Connection, tmp_path: Path) -> None:
+    """A file that was extended before its frames arrived has zeros after them."""
     _commit(database, 1)
     data = _left(tmp_path) + bytes(4 * (FRAME_HEADER_BYTES + PAGE_BYTES))
     assert _look(tmp_path, data) == wal.WalContent(len(data), 2)
 
 
 def test_the_last_commit_may_be_torn_and_an_earlier_one_is_damage(database: sqlite3.Connection, tmp_path: Path) -> None:
-    """What comes after the broken frame decides, and the frame is named."""
+    """What follows the broken frame decides, and the frame is named."""
     for number in range(5):
         _commit(database, number)
     data = _left(tmp_path)
@@ -95,7 +95,7 @@ def test_the_last_commit_may_be_torn_and_an_earlier_one_is_damage(database: sqli
 
 @pytest.mark.parametrize("byte", [0, 3, 8, 11, 16, 23, 24, 31])
 def test_a_damaged_header_is_named(database: sqlite3.Connection, tmp_path: Path, byte: int) -> None:
-    """The magic number, the size of a page, the salt, the checksum: with another one nothing can be told."""
+    """The magic number, the page size, the salt, the checksum: without one of them the log cannot be read."""
     _commit(database, 1)
     data = bytearray(_left(tmp_path))
     data[byte] ^= 0x40
@@ -103,7 +103,7 @@ def test_a_damaged_header_is_named(database: sqlite3.Connection, tmp_path: Path,
 
 
 def test_both_orders_of_bytes_are_read(database: sqlite3.Connection, tmp_path: Path) -> None:
-    """The magic number says in which order the words of checksums are, whatever this machine has."""
+    """The magic number gives the byte order of the checksums, on any machine."""
     _commit(database, 1)
     data = _left(tmp_path)
     magic = int.from_bytes(data[:4], "big")

@@ -40,7 +40,7 @@ COMMANDS = {
     "serve": "serve:command",
     "token": "token:command",
 }
-"""Name of the command -> its place in this package, `module:attribute`."""
+"""Name of the command -> `module:attribute` in this package."""
 
 
 class TallyGroup(LazyGroup):
@@ -77,7 +77,7 @@ class TallyGroup(LazyGroup):
         sys.exit(failures.exit_status(run, as_json="--json" in arguments))
 
 
-@click.command(cls=TallyGroup, places=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=TallyGroup, sources=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="tallystick", prog_name="tally")
 def tally() -> None:
     """Write, read, check and move event logs.

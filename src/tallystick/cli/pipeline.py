@@ -27,12 +27,12 @@ JOBS = {
     "stream": "pipeline_stream:command",
     "lake": "pipeline_lake:command",
 }
-"""Name of the job -> its place in this package, `module:attribute`."""
+"""Name of the job -> `module:attribute` in this package."""
 
 _UI = "spark.ui.enabled"
 
 
-@click.command("pipeline", cls=LazyGroup, places=JOBS, short_help="Archive, check, rebuild and query logs on Spark.")
+@click.command("pipeline", cls=LazyGroup, sources=JOBS, short_help="Archive, check, rebuild and query logs on Spark.")
 def command() -> None:
     """Jobs on Spark over a log: files:DIR, sqlite:FILE or postgresql://….
 

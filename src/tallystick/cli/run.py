@@ -29,7 +29,7 @@ COMMANDS = {
 }
 
 
-@click.command("run", cls=LazyGroup, places=COMMANDS, short_help="Run workflows that resume where they stopped.")
+@click.command("run", cls=LazyGroup, sources=COMMANDS, short_help="Run workflows that resume where they stopped.")
 def command() -> None:
     """Run a workflow. Every step is an event, so a run continues from wherever it was stopped.
 

@@ -10,7 +10,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.event import chain
-from tallystick.event.line import parse_event
+from tallystick.event.line import parse_stored
 from tallystick.event.model import Event, NewEvent
 from tallystick.moving import frame
 from tallystick.moving.progress import Progress
@@ -33,15 +33,15 @@ class Takeover:
         self._progress = progress
         self._batch = batch
         self._batch_bytes = batch_bytes
-        self._stored = self._after = self._log.head()
-        self._last = 0
+        self._stored = self._after = self._log.head()  # events up to here are compared, those after it are written
+        self._last = 0  # the position of the last event that came
         self._cuts: list[FoundingCut] = []
         self._pruned: list[tuple[int, bytes]] = []
         self._body = bytearray()
-        self._facts: dict[int, int] = {}
+        self._facts: dict[int, int] = {}  # position of an erased event -> position of the fact about it
         self._erased: dict[tuple[str, int], int] = {}
         self._events: list[Event] = []
-        self._numbers: dict[int, int] = {}
+        self._numbers: dict[int, int] = {}  # position -> number of the line
         self._bytes = 0
         self._counts = {"events": 0, "pruned": 0, "cuts": 0, "snapshots": 0}
 
@@ -230,7 +230,7 @@ def why_not(store: Store, begin: frame.Begin, first: Event | None, cuts: list[fr
 def stored_event(text: bytes) -> Event:
     """The event of a line of a whole export; refused if it does not have the form of a stored event."""
     try:
-        event = parse_event(text)
+        event = parse_stored(text)
     except ValueError as problem:  # the errors of msgspec are too
         raise errors.InvalidInput(reason=f"it is not a line of an export: {problem}") from problem
     check_form(event)

@@ -170,10 +170,10 @@ class Sampled:
         operations = self._operations
         for name, help_, value in operations.gauges():
             yield GaugeMetricFamily(name, help_, value=value)
-        behind = GaugeMetricFamily("tally_projection_running", "1 while its runner is running.", labels=["name"])
+        at_work = GaugeMetricFamily("tally_projection_running", "1 while its runner is running.", labels=["name"])
         for name, running in operations.runners().items():
-            behind.add_metric([name], float(running))
-        yield behind
+            at_work.add_metric([name], float(running))
+        yield at_work
         again = CounterMetricFamily("tally_retries", "Transient failures that were retried.", labels=["what"])
         for what, count in retries().items():
             again.add_metric([what], count)

@@ -107,14 +107,14 @@ class Service:
         """Whether nothing can be appended: the store was opened for reading, or it is damaged."""
         return self.store.log.readonly or bool(self.store.holes())
 
-    async def run(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
+    async def run(self, function: Callable[..., Result], *args: Any, **options: Any) -> Result:
         """Call a function that reads, in a thread. The number of reads is bounded."""
         with self.reads.enter():
-            return await self.in_thread(function, *given, **named)
+            return await self.in_thread(function, *args, **options)
 
-    async def in_thread(self, function: Callable[..., Result], *given: Any, **named: Any) -> Result:
+    async def in_thread(self, function: Callable[..., Result], *args: Any, **options: Any) -> Result:
         """Call a function in a thread of the service."""
-        return await self._threads.run(lambda: function(*given, **named))
+        return await self._threads.run(lambda: function(*args, **options))
 
     # --- life ------------------------------------------------------------------------------------------------------
 

@@ -32,10 +32,10 @@ PAGE_EVENTS = 1000
 STEP_EVENTS = 16  # large events are read in small steps
 STEP_BYTES = 256 << 10
 SEND_BYTES = 64 << 10  # what one follower sends at a time; the rest of its queue is shared with the others
-SLOW = b": sent off: too slow, resume from the last id\n\n"
+SLOW = b": disconnected: too slow, resume from the last id\n\n"
 STOPPING = b": the service is stopping, resume from the last id\n\n"
 FAILED = b": reading failed, resume from the last id\n\n"
-REFUSED = b": the token is not accepted any more\n\n"
+REFUSED = b": the token is no longer accepted\n\n"
 
 
 class Channel(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ import msgspec
 from tallystick.server.jobs import Job, Progress, halves
 from tallystick.server.service import Service
 
-TOLD_MAX = 1000
+PROBLEMS_MAX = 1000
 
 
 def begin_verify(service: Service, *, by: str) -> Job:
@@ -24,14 +24,14 @@ def begin_verify(service: Service, *, by: str) -> Job:
         counted = {
             name: getattr(found, name) for name in ("events", "streams", "erased", "pruned", "snapshots", "head")
         }
-        problems = [msgspec.to_builtins(problem) for problem in found.problems[:TOLD_MAX]]
-        told = {
+        problems = [msgspec.to_builtins(problem) for problem in found.problems[:PROBLEMS_MAX]]
+        result = {
             "ok": found.ok,
             "problems": problems,
             "truncated": found.truncated,
             "unchecked": found.unchecked,
             "unrecorded": found.unrecorded,
         }
-        return counted | told
+        return counted | result
 
     return service.operations.jobs.begin("verify", work, total=passes * size, by=by)

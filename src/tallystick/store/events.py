@@ -11,7 +11,7 @@ from tallystick.event.model import Event
 from tallystick.store.checkpoints import Checkpoints
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.deadletters import DeadLetters
-from tallystick.store.idempotency import Commands
+from tallystick.store.idempotency import CommandRecords
 from tallystick.store.maintenance import Cut, Reclaimed
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.run_documents import RunDocuments
@@ -74,7 +74,7 @@ class EventLog(Protocol):
         """The bodies of snapshots."""
 
     @property
-    def commands(self) -> Commands:
+    def commands(self) -> CommandRecords:
         """The records of commands that were run."""
 
     @property

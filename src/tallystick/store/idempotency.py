@@ -51,7 +51,7 @@ class CommandRecord(msgspec.Struct, frozen=True, array_like=True):
         return msgspec.structs.replace(self, response=ERASED_RESPONSE)
 
 
-class Commands(Protocol):
+class CommandRecords(Protocol):
     """The records in an engine. Commits add them, retention drops them, and erasures take their responses."""
 
     def load(self, key: CommandKey) -> CommandRecord | None:

@@ -14,7 +14,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.event import chain
-from tallystick.event.line import FRAME, parse_event
+from tallystick.event.line import FRAME, parse_stored
 from tallystick.event.model import Event, NewEvent
 from tallystick.store import control, facts, iterate
 from tallystick.store.claims import read_claims, unsound_snapshots
@@ -117,7 +117,7 @@ class ExportDonor:
                 for text in file:
                     if text.startswith(FRAME):
                         continue
-                    event = parse_event(text)
+                    event = parse_stored(text)
                     if first <= event.position <= last:
                         yield event
         except (OSError, ValueError) as problem:  # msgspec's errors are values' errors

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from typing import Any
 
 import tallystick
-from tallystick import ANY, NO_STREAM, Appended, Event, NewEvent, Store, aio, errors, select, state
+from tallystick import ANY, NO_STREAM, Appended, Event, NewEvent, Store, aio, errors, moving, select, state
 from tallystick.projections import Live, Projection, ViewReader
 
 
@@ -54,7 +55,18 @@ def sell(url: str) -> dict[str, Any]:
             "first": first.data if first is not None else None,
             "seen": sum(len(page.events) for page in store.pages(selection=select(type="order.paid"))),
             "steps": state.fold(store, steps, "order/1").value,
+            "moved": move(store),
         }
+
+
+def move(store: Store) -> int:
+    """Export a store to a file, and import it into another one; returns how many events came."""
+    file = io.BytesIO()
+    file.writelines(moving.export(store, whole=True))
+    file.seek(0)
+    with tallystick.open("memory:") as other:
+        done: moving.Progress = moving.import_lines(other, file, progress=lambda now: print(now.imported))
+        return done.imported
 
 
 async def follow(url: str) -> list[int]:

@@ -116,7 +116,7 @@ class MemoryLog:
         self.commands.records |= {record.key: record for record in ledger.commands}
         if ledger.maintenance is not None:
             self._maintain(ledger.maintenance)
-        self._head = len(self._events)  # last, so that a reader sees a commit whole or not at all
+        self._head = len(self._events)  # last, so that a reader sees all of a commit or nothing
         ledger.committed()
 
     def receive(self, part: Transfer) -> None:
@@ -201,7 +201,7 @@ class MemoryLog:
 
     def _read(self, after: int, until: int | None, selection: Selection, limit: int, over_pruned: bool) -> Page:
         end = self.head() if until is None else min(until, self.head())
-        with self._changed:  # what is pruned between the question and the answer must not be passed over
+        with self._changed:  # an event that is pruned meanwhile must not be missing silently
             if not over_pruned and after < end:
                 cuts = {name: self._cuts[name] for name in selection.streams if name in self._cuts}
                 require_positions(selection, cuts, self._floor, after=after)

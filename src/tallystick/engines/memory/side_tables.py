@@ -165,7 +165,7 @@ class MemoryViews:
         with self._lock:
             staged, live = self._places.get((projection, epoch)), self.place(projection)
             if staged is None or not can_become_live(staged, live, over=over):
-                raise errors.ViewMoved(projection=projection, epoch=epoch, expected=str(over), actual=_shown(live))
+                raise errors.ViewMoved(projection=projection, epoch=epoch, expected=str(over), actual=_display(live))
             if live is not None:
                 self._places[projection, live.epoch] = msgspec.structs.replace(live, live=False)
             self._places[projection, epoch] = msgspec.structs.replace(staged, live=True)
@@ -249,5 +249,5 @@ def _moved(place: Place, expected: str, actual: str) -> errors.ViewMoved:
     return errors.ViewMoved(projection=place.projection, epoch=place.epoch, expected=expected, actual=actual)
 
 
-def _shown(live: Place | None) -> str:
+def _display(live: Place | None) -> str:
     return "none" if live is None else f"epoch {live.epoch} at {live.position}"

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
-from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool
 
 from tallystick import errors
@@ -28,7 +27,6 @@ from tallystick.store.urls import redacted
 
 APPLICATION = "tallystick"
 _CONNECT_S = 10.0
-_USES_MAX = 1000  # then the pool gets it back, and closes it if it is old
 SERVICE, TENANT = "tally_app", "tally_reader"
 CONTROL, PROJECTOR, MAINTENANCE = "tally_control", "tally_projector", "tally_maintenance"
 SEARCH_PATH = "pg_catalog, pg_temp"  # a statement of ours calls no function of others by its name
@@ -153,10 +151,6 @@ class ServerConnections(_ReadStatements):
         )
         self._closed = False
         self.process = OwnerProcess()  # a forked child would read the answers of its parent
-        self._lock = threading.Lock()
-        self._waiting = 0  # threads that wait for the pool: they get what is given back
-        self._kept: psycopg.Connection[Any] | None = None
-        self._uses = 0
         self._checked: WeakSet[psycopg.Connection[Any]] = WeakSet()
         self._begun: WeakKeyDictionary[psycopg.Connection[Any], psycopg.Cursor[Any]] = WeakKeyDictionary()
 
@@ -215,13 +209,13 @@ class ServerConnections(_ReadStatements):
         self.process.require()
         if self._closed:
             raise errors.StoreClosed()
-        connection = self._take()
+        connection = self._pool.getconn()
         try:  # not `with self._pool.connection()`, which ends a transaction that is never open here
             if not self.pooled and connection not in self._checked:
                 self._check(connection)
             yield connection
         finally:
-            self._give_back(connection)
+            self._pool.putconn(connection)
 
     def _check(self, connection: psycopg.Connection[Any]) -> None:
         try:
@@ -230,36 +224,6 @@ class ServerConnections(_ReadStatements):
             connection.close()
             raise
         self._checked.add(connection)
-
-    def _take(self) -> psycopg.Connection[Any]:
-        """The connection that was used last, because its server process has its caches filled; or another one."""
-        with self._lock:
-            connection, self._kept = self._kept, None
-            if connection is not None:
-                return connection
-            self._waiting += 1
-        try:
-            return self._pool.getconn()
-        finally:
-            with self._lock:
-                self._waiting -= 1
-
-    def _give_back(self, connection: psycopg.Connection[Any]) -> None:
-        """Keep a connection for the next use, unless it broke, another thread waits, or the pool has to check it."""
-        with self._lock:
-            self._uses += 1
-            wanted = self._closed or self._waiting or self._kept is not None or self._uses % _USES_MAX == 0
-            if not wanted and connection.pgconn.transaction_status == TransactionStatus.IDLE:
-                self._kept = connection
-                return
-        self._pool.putconn(connection)
-
-    def _release_kept(self) -> None:
-        """Give the kept connection back to the pool."""
-        with self._lock:
-            connection, self._kept = self._kept, None
-        if connection is not None:
-            self._pool.putconn(connection)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -313,7 +277,6 @@ class ServerConnections(_ReadStatements):
     def renew(self) -> None:
         """Replace the connections that the server closed."""
         self.process.require()
-        self._release_kept()
         self._pool.check()
 
     def of_tenant(self, org: str) -> TenantConnections:
@@ -325,7 +288,6 @@ class ServerConnections(_ReadStatements):
         self._closed = True
         if not self.process.is_current:
             return
-        self._release_kept()
         self._pool.close()
 
 

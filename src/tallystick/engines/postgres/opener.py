@@ -83,10 +83,7 @@ class DatabaseOpener:
                 found = migrations.version_of(connection)
             if found == 0 and not create:
                 raise errors.StoreNotFound(url=self.url)
-            if found > migrations.latest():
-                raise errors.NewerFormat(path=self.url, found=found, known=migrations.latest())
-            if 0 < found < migrations.oldest():
-                raise errors.FormatTooOld(path=self.url, found=found, oldest=migrations.oldest())
+            migrations.require_known(found, path=self.url)
             if found < migrations.latest() and self._readonly:
                 raise errors.OlderFormat(path=self.url, found=found, known=migrations.latest())
             taken = self._migrate(connection) if found < migrations.latest() else []

@@ -1,4 +1,4 @@
-"""Databases that may be damaged: damaged pages go on record, a file must not change, tables lost their end."""
+"""Databases that record damage, that are read without locks, and that may lack their last changes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class WatchedDatabase(Database):
             raise
 
 
-class StillDatabase(WatchedDatabase):
+class UnlockedDatabase(WatchedDatabase):
     """A file that is read without locks, because nothing can be created next to it. Refused once it changed."""
 
     def __init__(self, path: str, *, readonly_reason: str, busy_ms: int) -> None:
@@ -64,7 +64,7 @@ class StillDatabase(WatchedDatabase):
                 raise errors.ReadFailed(path=self.path, reason=reason)
 
 
-class CutOffDatabase(Database):
+class OutdatedDatabase(Database):
     """Tables whose last changes were lost with the write-ahead log: their rows may be older than acknowledged."""
 
     def __init__(self, path: str, *, reason: str, busy_ms: int) -> None:
@@ -88,7 +88,7 @@ def database_of(opened: OpenedStore, url: str, busy_ms: int) -> WatchedDatabase:
     damage = opened.inspected.damage
     reason = f"{url} was opened for reading" if damage is None else f"it is damaged ({damage})"
     if opened.inspected.mode == IMMUTABLE:
-        return StillDatabase(opened.path, readonly_reason=reason, busy_ms=busy_ms)
+        return UnlockedDatabase(opened.path, readonly_reason=reason, busy_ms=busy_ms)
     return WatchedDatabase(
         opened.path,
         opened.writer,
@@ -98,7 +98,7 @@ def database_of(opened: OpenedStore, url: str, busy_ms: int) -> WatchedDatabase:
     )
 
 
-def around_holes(holes: Iterable[Hole], after: int, end: int, over_holes: bool) -> tuple[int, int, tuple[Hole, ...]]:
+def page_bounds(holes: Iterable[Hole], after: int, end: int, over_holes: bool) -> tuple[int, int, tuple[Hole, ...]]:
     """The bounds of a page without a hole, and the holes between `after` and its start."""
     crossed: list[Hole] = []
     for hole in holes:
@@ -113,7 +113,7 @@ def around_holes(holes: Iterable[Hole], after: int, end: int, over_holes: bool) 
     return after, end, tuple(crossed)
 
 
-def waited(
+def wait_for_head(
     head: Callable[[], int], changed: Condition, is_closed: Callable[[], bool], *, after: int, timeout: float
 ) -> int:
     """The head, as soon as it is past `after`, or when time is up."""

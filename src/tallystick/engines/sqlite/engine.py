@@ -18,7 +18,7 @@ from tallystick.engines.damage_file import DamageFile
 from tallystick.engines.disk import Disk
 from tallystick.engines.sqlite import commit_rows, inspection, mark, statements, survey
 from tallystick.engines.sqlite.commands import SqliteCommands
-from tallystick.engines.sqlite.databases import CutOffDatabase, around_holes, database_of, waited
+from tallystick.engines.sqlite.databases import OutdatedDatabase, database_of, page_bounds, wait_for_head
 from tallystick.engines.sqlite.queries import page_query, summed
 from tallystick.engines.sqlite.reclaim import SqliteReclaimer
 from tallystick.engines.sqlite.rows import events_of, structs_of
@@ -42,7 +42,7 @@ from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import problem_of, put_on_record, with_known
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.group_commit import commit_or_split
-from tallystick.store.idempotency import Commands
+from tallystick.store.idempotency import CommandRecords
 from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.loss import Loss
 from tallystick.store.maintenance import Cut, Reclaimed, require_history, require_positions
@@ -92,7 +92,7 @@ class SqliteLog(SqliteReceiver):
         self._database = database_of(opened, url, busy_ms)
         tables: Database = self._database
         if opened.inspected.is_cut:
-            tables = CutOffDatabase(opened.path, reason=opened.inspected.damage or "", busy_ms=busy_ms)
+            tables = OutdatedDatabase(opened.path, reason=opened.inspected.damage or "", busy_ms=busy_ms)
         self.damage = DamageFile(Disk(), os.path.dirname(opened.path), f"{os.path.basename(opened.path)}.damage")
         self._database.record = self.damage
         self.checkpoints: Checkpoints = SqliteCheckpoints(tables)
@@ -105,7 +105,7 @@ class SqliteLog(SqliteReceiver):
         self.inline: Inline | None = None
         self.run_tables: RunTables | None = SqliteRunTables(tables)
         self.snapshots: Snapshots = SqliteSnapshots(self._database)
-        self.commands: Commands = SqliteCommands(tables)
+        self.commands: CommandRecords = SqliteCommands(tables)
         self._reclaiming = SqliteReclaimer(self._database, clock=clock)
         self._evidence = SqliteEvidence(self._database, self._is_whole)
         self._clock = clock
@@ -230,7 +230,7 @@ class SqliteLog(SqliteReceiver):
             if not over_pruned and after < end:
                 cuts = {stream: cut for stream in selection.streams if (cut := view.cut(stream)) is not None}
                 require_positions(selection, cuts, view.floor(), after=after)
-            start, end, crossed = around_holes(self._holes, after, end, over_holes)
+            start, end, crossed = page_bounds(self._holes, after, end, over_holes)
             if start >= end:
                 return Page([], start, crossed)
             query, values = page_query(selection, first=start + 1, until=end, limit=limit)
@@ -328,7 +328,7 @@ class SqliteLog(SqliteReceiver):
             return SqliteView(connection).recorded_at(position)
 
     def wait(self, after: int, *, timeout: float) -> int:
-        return waited(self.head, self._changed, lambda: self._closed, after=after, timeout=timeout)
+        return wait_for_head(self.head, self._changed, lambda: self._closed, after=after, timeout=timeout)
 
     # --- health ----------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ DATABASE, MARK = "database", "mark"
 def check(
     connection: sqlite3.Connection, progress: Callable[[int], None], marked: StoreMark | None = None
 ) -> Iterator[Problem]:
-    """Everything that is wrong with the database and its schema, or that tables and mark contradict each other in."""
+    """Everything that is wrong with the database and its schema, and every contradiction of its tables and the mark."""
     parts = (_database, _schema, _heads, _orders, _scopes, _positions, _cuts, _erasures, _snapshots)
     for done, part in enumerate(parts):
         progress(done)

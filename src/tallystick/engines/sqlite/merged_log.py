@@ -57,7 +57,7 @@ class MergedLog:
         self._lost = [(hole.first, hole.last) for hole in survey.holes_in(connection, reason="") if hole.first]
         self._suspects = set(self._suspicious())
         doubtful = self._lost + [(position, position) for position in self._suspects]
-        self.wanted = [Hole(first, last, "refilled") for first, last in survey.joined(doubtful)]
+        self.wanted = [Hole(first, last, "refilled") for first, last in survey.merge_ranges(doubtful)]
         self.heads: dict[str, Head] = {}
 
     def _suspicious(self) -> Iterator[int]:

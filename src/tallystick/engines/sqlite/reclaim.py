@@ -19,7 +19,7 @@ from contextlib import suppress
 from tallystick import errors
 from tallystick.engines.sqlite import kept_files, statements
 from tallystick.engines.tables.connection import connect
-from tallystick.engines.tables.database import Database, translated
+from tallystick.engines.tables.database import Database, translating
 from tallystick.engines.tables.writer import SqliteWriter
 from tallystick.store.maintenance import Maintenance, Reclaimed
 
@@ -51,7 +51,7 @@ class SqliteReclaimer:
         database = self._database
         assert database.writer is not None
         before = _size_of(database.path)
-        with translated(database.path, database.busy_ms):
+        with translating(database.path, database.busy_ms):
             connection = connect(database.path, mode="rw", busy_ms=database.busy_ms)
         sweeper = SqliteWriter(connection, path=database.path, busy_ms=database.busy_ms, turn=database.writer.turn)
         try:

@@ -28,7 +28,7 @@ from tallystick.engines.sqlite.store_file import APPLICATION_ID, StoreFile
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables import translate
 from tallystick.engines.tables.connection import create_file
-from tallystick.engines.tables.database import translated
+from tallystick.engines.tables.database import translating
 from tallystick.store.page import Hole
 from tallystick.store.refill import Donor, Refilled
 from tallystick.store.verify import examine
@@ -82,7 +82,7 @@ def refill_sqlite(place: str, donor: Donor, *, clock: Callable[[], int], progres
 
 def _require_whole_log(file: StoreFile, donor: Donor) -> None:
     """Refuse if commits were lost: only a complete copy has their rows. The inspection replays nothing."""
-    with translated(file.path, int(_WAIT_S * 1000)):
+    with translating(file.path, int(_WAIT_S * 1000)):
         inspected = inspect(file.path, busy_ms=int(_WAIT_S * 1000))
     if inspected.lost is not None or inspected.log.damage is not None or inspected.mode == IMMUTABLE:
         reason = f"{inspected.damage}: replace it with a complete copy, or remove what does not belong to it"

@@ -97,7 +97,7 @@ def holes_in(connection: sqlite3.Connection, *, reason: str, end: Hole | None = 
             else:
                 middle = (first + last) // 2
                 pending += [(middle + 1, last), (first, middle)]
-    holes = [Hole(first, last, reason) for first, last in joined(lost)]
+    holes = [Hole(first, last, reason) for first, last in merge_ranges(lost)]
     return [*holes, *([end] if end is not None else [])] or [Hole(0, 0, reason)]
 
 
@@ -140,7 +140,7 @@ def _lost_between(connection: sqlite3.Connection, first: int, last: int) -> list
     for position, payload, checksum, *_ in connection.execute(statements.named("probe_events"), (first, last)):
         if payload is None or (type(payload) is bytes and chain.checksum(payload) == checksum):
             missing.discard(position)
-    return joined([(position, position) for position in missing])
+    return merge_ranges([(position, position) for position in missing])
 
 
 def pruned_between(connection: sqlite3.Connection, first: int, last: int) -> set[int]:
@@ -161,7 +161,7 @@ def _known_pruned_between(connection: sqlite3.Connection, first: int, last: int)
         return set()
 
 
-def joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def merge_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The same positions as the fewest ranges, in order."""
     joined: list[tuple[int, int]] = []
     for first, last in sorted(ranges):

@@ -66,7 +66,7 @@ class Database:
         """The writer that may do more than append. It takes turns with the appending one."""
         if self.writer is None or self._connect_maintenance is None:
             raise errors.ReadOnly(reason=self.readonly_reason)
-        with self._making, translated(self.path, self.busy_ms):
+        with self._making, translating(self.path, self.busy_ms):
             if self._closed:
                 raise errors.StoreClosed()
             if self._maintainer is None:
@@ -92,7 +92,7 @@ def open_side(path: str, tables: tuple[str, ...], *, readonly: bool, busy_ms: in
         reason = f"{path} cannot be written"
         return Database(path, None, readonly_reason=reason, busy_ms=busy_ms, mode=resting_mode(path))
     create_file(path)
-    with translated(path, busy_ms):
+    with translating(path, busy_ms):
         writer = connect(path, mode="rw", busy_ms=busy_ms)
         try:
             enter_wal(writer, busy_ms=busy_ms)
@@ -127,7 +127,7 @@ def damage_in(path: str) -> str:
 
 
 @contextmanager
-def translated(path: str, busy_ms: int) -> Iterator[None]:
+def translating(path: str, busy_ms: int) -> Iterator[None]:
     """Raise the errors of opening a file as errors of this library."""
     try:
         yield

@@ -64,7 +64,7 @@ class LazyDatabase:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that is on disk when the block is left."""
+        """A transaction that is on disk when the block ends."""
         self._require_unmoved()
         with self._reported():
             with self._opened().writing() as connection:

@@ -13,6 +13,8 @@ from importlib import resources
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
+from tallystick import errors
+
 
 class Migration(NamedTuple):
     """One step of a schema."""
@@ -43,6 +45,32 @@ def numbered(package: str, folder: str) -> tuple[Migration, ...]:
     steps = tuple(Migration(int(file.name[:3]), file.name[4:-4], file.read_text()) for file in files)
     assert all(step.number < following.number for step, following in pairwise(steps))
     return steps
+
+
+class Format:
+    """The formats of an engine's stores: the steps in its `sql/steps/` lead from the oldest to the latest."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def steps(self) -> tuple[Migration, ...]:
+        """The steps for stores that exist."""
+        return numbered(self._package, "sql/steps")
+
+    def latest(self) -> int:
+        """The number of the format that this version writes."""
+        return self.steps()[-1].number
+
+    def oldest(self) -> int:
+        """The number of the oldest format that this version can bring up to date."""
+        return self.steps()[0].number - 1
+
+    def require_known(self, found: int, *, path: str) -> None:
+        """Refuse a format that is newer than this version, or so old that it cannot be migrated."""
+        if found > self.latest():
+            raise errors.NewerFormat(path=path, found=found, known=self.latest())
+        if 0 < found < self.oldest():
+            raise errors.FormatTooOld(path=path, found=found, oldest=self.oldest())
 
 
 def migrate(database: MigratedDatabase, steps: Sequence[Migration]) -> list[Migration]:

@@ -53,7 +53,7 @@ def differences(found: dict[str, str], expected: dict[str, str]) -> Iterator[tup
             yield name, "is missing"
         elif name not in expected:
             yield name, "does not belong to it"
-        elif normal(found[name]) != normal(expected[name]):
+        elif found[name] != expected[name] and normal(found[name]) != normal(expected[name]):
             yield name, "was changed"
 
 

@@ -53,7 +53,7 @@ class SideTables:
         yield
         try:
             store_rows(self.views)
-        except errors.TallyError as problem:  # the events are durable all the same: a retry needs their ids
+        except errors.TallyError as problem:  # the events are durable: a retry needs their ids
             raise errors.StoreFailed(operation="storing inline rows", reason=problem.message) from problem
 
     def note_drops(self, transactions: Iterable[Transaction]) -> None:

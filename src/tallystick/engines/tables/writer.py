@@ -29,7 +29,7 @@ class WriteTurn:
 
 
 class SqliteWriter:
-    """SqliteTransactions over one connection. An I/O error poisons it: then only a new handle can write again."""
+    """Transactions over one connection. An I/O error poisons it: then only a new handle can write again."""
 
     def __init__(
         self, connection: sqlite3.Connection, *, path: str, busy_ms: int, turn: WriteTurn | None = None

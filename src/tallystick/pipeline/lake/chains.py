@@ -83,8 +83,8 @@ def _misplaced(found: Found) -> Iterator[Problem]:
 
 
 def _problem(found: Found, reason: Reason, neighbour: str = "", **values: Any) -> Problem:
-    problem = reason.of(_text(found["stream"]), found["seq"] or 0, position=found["position"] or 0, **values)
-    return msgspec.structs.replace(problem, reason=problem.reason + neighbour)
+    sentence = reason.sentence.format(**values) + neighbour
+    return Problem(reason.code, sentence, found["position"] or 0, _text(found["stream"]), found["seq"] or 0)
 
 
 def _text(value: bytes | str | None) -> str:

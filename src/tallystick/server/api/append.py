@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Annotated, Any, Literal, NoReturn
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -32,6 +33,8 @@ RESPONSE = b"{}"  # a retry is answered from the positions in the record
 STAMPED_PER_ATTEMPT = frozenset({"request_id", "idempotency_key"})
 NO_QUERY = "what is to be appended, and its expectation, are in the body"
 REFUSALS = (401, 403, 404, 408, 409, 413, 415, 422, 429, 501, 503, 507)
+
+Shape = TypeVar("Shape")
 
 routes = Routes("append")
 
@@ -119,11 +122,10 @@ class AppendReceipts(msgspec.Struct, frozen=True):
 )
 async def append_to_stream(request: HttpRequest, kind: Kind, name: Name) -> Response:
     """Append events to a stream, all or none, and answer when they are on disk."""
-    length = bodies.expect_json(request)
-    with request.service.appends.enter() as admission:
-        body, size = await bodies.read(request, admission, length, StreamBody)
-        part = PartBody(stream=f"{kind}/{name}", events=body.events, expected=body.expected)
-        done = await _append(request, [part], size)
+    stream = f"{kind}/{name}"
+    done = await _append(
+        request, StreamBody, lambda body: [PartBody(stream=stream, events=body.events, expected=body.expected)]
+    )
     return _answer(done, done.receipts[0])
 
 
@@ -137,18 +139,19 @@ async def append_to_stream(request: HttpRequest, kind: Kind, name: Name) -> Resp
 )
 async def append_to_streams(request: HttpRequest) -> Response:
     """Append events to several streams in one commit, all or none, and answer when they are on disk."""
-    length = bodies.expect_json(request)
-    with request.service.appends.enter() as admission:
-        body, size = await bodies.read(request, admission, length, PartsBody)
-        done = await _append(request, body.parts, size)
+    done = await _append(request, PartsBody, lambda body: body.parts)
     return _answer(done, AppendReceipts(done.receipts))
 
 
-async def _append(request: HttpRequest, parts: list[PartBody], size: int) -> Done:
-    began = time.perf_counter()
-    service, key = request.service, idempotency.key_of(request)
-    caller = Caller(request.principal, request.scope["tally.request_id"], idempotency.endpoint_of(request), key)
-    done = await _append_for(service, caller, parts, is_large=size > bodies.INLINE_BYTES_MAX)
+async def _append(request: HttpRequest, shape: type[Shape], parts_of: Callable[[Shape], list[PartBody]]) -> Done:
+    """Read a body of this shape, and append its parts. It takes room among the appends until they are on disk."""
+    service, length = request.service, bodies.expect_json(request)
+    with service.appends.enter() as admission:
+        body, size = await bodies.read(request, admission, length, shape)
+        began, parts = time.perf_counter(), parts_of(body)
+        key, endpoint = idempotency.key_of(request), idempotency.endpoint_of(request)
+        caller = Caller(request.principal, request.scope["tally.request_id"], endpoint, key)
+        done = await _append_for(service, caller, parts, is_large=size > bodies.INLINE_BYTES_MAX)
     if not done.repeated:
         events = sum(len(part.events) for part in parts)
         service.metrics.appended(events=events, size=size, seconds=time.perf_counter() - began)

@@ -67,20 +67,11 @@ class Watch:
         )
 
 
-def watch_of(request: HttpRequest) -> Watch:
-    """The watch of this app, created on the first visit."""
-    kept = request.app.state
-    if not hasattr(kept, "watch"):
-        kept.watch = Watch(request.service)
-    found: Watch = kept.watch
-    return found
-
-
 @pages.get("")
 async def show_overview(request: HttpRequest) -> Response:
     """The first page."""
     service = request.service
-    watch = watch_of(request)
+    watch = route.of_app(request, "watch", Watch)
     await watch.look()
     now = await service.in_thread(_now, service, watch)
     return await service.in_thread(
@@ -102,7 +93,7 @@ async def show_overview(request: HttpRequest) -> Response:
 async def look(request: HttpRequest, since: float = 0.0) -> Response:
     """The samples since a time, and the state now."""
     service = request.service
-    watch = watch_of(request)
+    watch = route.of_app(request, "watch", Watch)
     await watch.look()
     now = await service.in_thread(_now, service, watch)
     return render.data({"samples": [each for each in watch.samples if each["time"] > since]} | now)

@@ -7,7 +7,7 @@ must come from a page of this console.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 from starlette.responses import RedirectResponse, Response
@@ -17,6 +17,9 @@ from tallystick.server.access import Need, Principal, authorise
 from tallystick.server.console import render
 from tallystick.server.http import problems
 from tallystick.server.http.route import Handler, HttpRequest, Route
+from tallystick.server.service import Service
+
+Kept = TypeVar("Kept")
 
 COOKIE = "tally_console"
 HOME = "/console"
@@ -72,10 +75,10 @@ class PageRoute(ConsoleRoute):
         except errors.TallyError as problem:
             return failure(request, problem)
 
-    def given(self, request: HttpRequest) -> dict[str, Any]:
+    def arguments(self, request: HttpRequest) -> dict[str, Any]:
         """The parameters. The page of a failure names the whole address."""
         try:
-            return super().given(request)
+            return super().arguments(request)
         except errors.InvalidInput:
             raise errors.InvalidValue(what="address", value=request.url.path, must="complete") from None
 
@@ -102,6 +105,15 @@ class ConsoleRoutes(list[Route]):
             return handler
 
         return add
+
+
+def of_app(request: HttpRequest, name: str, make: Callable[[Service], Kept]) -> Kept:
+    """The object that the app keeps under a name. It is made on first use, for the service."""
+    state = request.app.state
+    if not hasattr(state, name):
+        setattr(state, name, make(request.service))
+    found: Kept = getattr(state, name)
+    return found
 
 
 def pages() -> ConsoleRoutes:

@@ -45,19 +45,14 @@ class News:
             waiting = self._service.in_thread(self._service.store.wait, after, timeout=WAIT_SECONDS)
             shared = contextvars.Context()  # it waits for all, so it must not use the share of the first caller
             self._waiting = asyncio.get_running_loop().create_task(waiting, context=shared)
-            self._waiting.add_done_callback(
-                lambda done: done.cancelled() or done.exception()
-            )  # the next read raises the error again
+            self._waiting.add_done_callback(_ignored)
         await asyncio.wait([self._waiting])
 
 
-def news_of(request: HttpRequest) -> News:
-    """The news of this app."""
-    kept = request.app.state
-    if not hasattr(kept, "news"):
-        kept.news = News(request.service)
-    found: News = kept.news
-    return found
+def _ignored(done: asyncio.Future[int]) -> None:
+    """Take the error of a wait. The next read raises it again."""
+    if not done.cancelled():
+        done.exception()
 
 
 @data.get("/tail")
@@ -66,7 +61,7 @@ async def follow(request: HttpRequest, after: int = 0) -> Response:
     asked = event_filter.read(dict(request.query_params))
     if asked.problem:
         raise errors.InvalidValue(what="filter", value=asked.wrong[0], must=asked.problem)
-    if news_of(request).followers >= FOLLOWERS_MAX:
+    if route.of_app(request, "news", News).followers >= FOLLOWERS_MAX:
         raise errors.Overloaded(what="followers")
     service = request.service
     last = request.headers.get("last-event-id") or str(max(0, after))
@@ -79,7 +74,7 @@ async def follow(request: HttpRequest, after: int = 0) -> Response:
 async def _messages(request: HttpRequest, after: int, selection: Selection) -> AsyncIterator[bytes]:
     """Read from a position. If nothing is new, one comment per second shows whether the client still listens."""
     service = request.service
-    news = news_of(request)
+    news = route.of_app(request, "news", News)
     news.followers += 1
     try:
         yield b": the tail begins\n\n"

@@ -47,8 +47,8 @@ class BoundedConnection(HttpToolsProtocol):
     limits = Limits()
     crowd = Crowd(count_max=Limits().connections_max)
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._head_bytes = 0
         self._moves = False
         self._idle_bytes = 0  # since a header, piece of a body or request was complete; the parser keeps them

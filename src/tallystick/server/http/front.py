@@ -55,32 +55,34 @@ class Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer = _Outgoing(scope, send)
+        outgoing = _Outgoing(scope, send)
         began = time.perf_counter()
         try:
-            await self._answer(scope, receive, answer)
+            await self._answer(scope, receive, outgoing)
         finally:
             seconds = time.perf_counter() - began
             route = getattr(scope.get("route"), "path", "unknown")
-            self._service.metrics.request(route=route, method=scope["method"], status=answer.status, seconds=seconds)
-            self._service.operations.watched(scope, route=route, status=answer.status, seconds=seconds)
+            self._service.metrics.request(route=route, method=scope["method"], status=outgoing.status, seconds=seconds)
+            self._service.operations.watched(scope, route=route, status=outgoing.status, seconds=seconds)
 
-    async def _answer(self, scope: Scope, receive: Receive, answer: _Outgoing) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, outgoing: _Outgoing) -> None:
         try:
             self._check(scope)
-            await self._app(scope, receive, answer.send)
+            await self._app(scope, receive, outgoing.send)
         except errors.TallyError as problem:
             self._service.metrics.refused(code=problems.code_of(type(problem)))
-            problems.log(problem, answer.request_id.decode())
-            await problems.response(problem)(scope, receive, answer.send)
+            problems.log(problem, outgoing.request_id.decode())
+            if outgoing.status:  # a response was begun, so the connection is closed
+                raise
+            await problems.response(problem)(scope, receive, outgoing.send)
         except ClientDisconnect:
-            answer.status = 499  # the client has gone
+            outgoing.status = 499  # the client has gone
         except Exception:
             logger.exception("a request failed", extra={"request_id": scope["tally.request_id"]})
-            if answer.status:
+            if outgoing.status:
                 raise
             detail = "the service failed; the log has the reason under this request id"
-            await problems.plain(500, "internal", detail)(scope, receive, answer.send)
+            await problems.plain(500, "internal", detail)(scope, receive, outgoing.send)
 
     def _check(self, scope: Scope) -> None:
         if self._service.draining:

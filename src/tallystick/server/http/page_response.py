@@ -31,11 +31,11 @@ class PageResponse(Response):
         self._seconds = seconds
 
     @classmethod
-    async def of(cls, service: Service, read: Callable[..., bytes], *given: Any, **named: Any) -> PageResponse:
+    async def of(cls, service: Service, read: Callable[..., bytes], *args: Any, **options: Any) -> PageResponse:
         """The result of a read; `Overloaded` if there are too many."""
         admission = service.reads.enter()
         try:
-            body = await service.in_thread(read, service, *given, **named)
+            body = await service.in_thread(read, service, *args, **options)
             admission.grow(len(body))
             return cls(body, admission, seconds=service.limits.page_seconds)
         except BaseException:

@@ -98,13 +98,13 @@ class Route(BaseRoute):
 
     async def call(self, request: HttpRequest) -> Response:
         """The response of the handler."""
-        given = self.given(request)
+        arguments = self.arguments(request)
         if self._is_async:
-            response: Response = await self.handler(request, **given)
+            response: Response = await self.handler(request, **arguments)
             return response
-        return await run_in_threadpool(self.handler, request, **given)
+        return await run_in_threadpool(self.handler, request, **arguments)
 
-    def given(self, request: HttpRequest) -> dict[str, Any]:
+    def arguments(self, request: HttpRequest) -> dict[str, Any]:
         """The parameters in the address, for the handler."""
         return self.parameters.read(request.scope["path_params"], request.scope["query_string"])
 
