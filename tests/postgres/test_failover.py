@@ -105,7 +105,7 @@ def test_an_open_handle_refuses_a_copy_that_lacks_what_it_read(pair: Pair, stand
 
 
 @pytest.mark.parametrize("appends_first", [True, False])
-def test_an_open_handle_behind_a_pooler_notices_too(pair: Pair, appends_first: bool) -> None:
+def test_an_open_handle_through_a_pooler_notices_too(pair: Pair, appends_first: bool) -> None:
     """CP-07: the pooler keeps the client's connection, and connects it to another server."""
     with (
         pgbouncer(pair.url) as address,
@@ -148,7 +148,7 @@ def test_a_tenant_s_handle_refuses_another_server(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("standby", [True, False], ids=["standby", "backup"])
-def test_an_open_handle_goes_on_with_a_copy_that_has_everything(pair: Pair, standby: bool) -> None:
+def test_an_open_handle_continues_with_a_complete_copy(pair: Pair, standby: bool) -> None:
     """CP-07: after a failover that lost nothing, nothing is refused."""
     with tallystick.open(pair.url) as store:
         assert store.read().through == KEPT

@@ -30,7 +30,7 @@ def _append(connection: psycopg.Connection[Any], stream: str) -> None:
     assert connection.execute(APPEND, (stream,)).fetchone() == ("done",)
 
 
-def test_an_inline_commit_waits_for_appends_under_way(store: Store, connect: Connect) -> None:
+def test_an_inline_commit_waits_for_appends_in_progress(store: Store, connect: Connect) -> None:
     """CP-04, CP-08: the rows would miss a lower position that appears later, so the commit waits for it."""
     run_inline(store, OrderTotals())
     slow = connect("tally_app", autocommit=False)
@@ -107,7 +107,7 @@ def test_a_refusal_draws_no_position(store: Store) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_inline_beside_writers_runners_and_rebuilds(store: Store, reopen: Reopen) -> None:
+def test_inline_with_writers_runners_and_rebuilds(store: Store, reopen: Reopen) -> None:
     """CP-08: appends of two inline handles and a plain one, a live runner and rebuilds of the same rows: none fails."""
     stop, failures = threading.Event(), []
     handles = [store, reopen(), reopen(), reopen(), reopen()]

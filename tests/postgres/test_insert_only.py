@@ -212,7 +212,7 @@ def test_a_role_with_the_services_rights_can_do_its_work(store: Store, login: Ca
     assert store.load_checkpoint("me") == 4
 
 
-def test_a_role_without_rights_is_told_so(store: Store, url: str, login: Callable[[str], str]) -> None:
+def test_a_role_without_rights_learns_what_to_grant(store: Store, url: str, login: Callable[[str], str]) -> None:
     """CP-01: a login without our roles gets an error that says what to grant."""
     with pytest.raises(errors.NotPermitted) as refused:
         tallystick.open(login("pg_monitor"))

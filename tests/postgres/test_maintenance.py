@@ -314,7 +314,7 @@ def test_an_erasure_that_does_not_fit_the_log_is_refused_whole(store: Store) -> 
     assert store.append("order/a", NewEvent("thing.done", {}), expected=3).seq == 4
 
 
-def test_a_follower_beside_writers_and_prunes_misses_only_what_was_pruned(reopen: Callable[..., Store]) -> None:
+def test_a_follower_misses_only_what_was_pruned(reopen: Callable[..., Store]) -> None:
     """CP-04: every acknowledged event is seen once, in order, or is recorded as pruned; the head never goes back."""
     store, follower = reopen(), reopen(readonly=True)
     done, seen, heads = threading.Event(), list[bytes](), [0]

@@ -148,7 +148,7 @@ def test_a_newer_database_is_refused(url: str, store: Store, connect: Connect) -
         assert (refused.value.found, refused.value.known) == (999, migrations.latest())
 
 
-def test_a_database_that_is_not_there_is_said_so(url: str) -> None:
+def test_each_way_to_find_no_database_has_its_error(url: str) -> None:
     """A missing database, a server that does not respond, and an invalid URL each get their own error."""
     with pytest.raises(errors.StoreNotFound):
         tallystick.open(postgres.with_database(url, "no_such_database"))

@@ -25,7 +25,7 @@ def test_an_append_works_after_the_server_has_forgotten_its_statements(store: St
     assert store.append("order/a", NewEvent("thing.done", {}), expected=1).last_seq == 2
 
 
-def test_those_who_draw_one_position_do_not_wait_for_each_other(
+def test_sessions_that_draw_one_position_do_not_wait_for_each_other(
     reopen: Callable[..., Store], connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
     """CP-02: one event is appended while another transaction draws one, and never while one draws several."""
@@ -45,7 +45,7 @@ def test_those_who_draw_one_position_do_not_wait_for_each_other(
     assert drawn.first_position > first.last_position
 
 
-def test_a_single_append_says_why_not(store: Store) -> None:
+def test_a_single_append_gives_the_reason_of_a_refusal(store: Store) -> None:
     """CP-02: a new stream that was expected to have events, and an old one expected elsewhere, are conflicts."""
     with pytest.raises(errors.Conflict) as missing:
         store.append("order/a", NewEvent("thing.done", {}), expected=3)

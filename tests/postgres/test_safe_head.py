@@ -53,7 +53,7 @@ def test_a_rollback_leaves_a_gap_that_is_crossed_at_once(store: Store, connect: 
     assert [found.position for found in store.read().events] == [1, 3]
 
 
-def test_a_gap_is_crossed_while_others_go_on_appending(store: Store, connect: Connect) -> None:
+def test_a_gap_is_crossed_while_others_keep_appending(store: Store, connect: Connect) -> None:
     """CP-04: a gap is crossed once the transactions that were open with it have ended, even under constant load."""
     dead = connect("tally_app", autocommit=False)
     _append(dead, "order/dead")
@@ -106,7 +106,7 @@ def test_a_killed_appender_holds_nobody(store: Store, connect: Connect) -> None:
     assert store.wait(0, timeout=10) == 2
 
 
-def test_readers_in_one_snapshot_stay_behind_what_is_published(store: Store, connect: Connect) -> None:
+def test_readers_in_one_snapshot_stop_at_the_published_head(store: Store, connect: Connect) -> None:
     """CP-04: a repeatable-read transaction cannot see what ended since it began, so it uses only the published head."""
     store.append("order/a", events(3))
     store.log._publisher.publish()  # type: ignore[attr-defined]
@@ -142,7 +142,7 @@ def test_what_is_published_is_never_ahead_of_what_is_final(store: Store, connect
     assert service.execute("SELECT position FROM tally.proven").fetchone() == (3,)
 
 
-def test_the_positions_of_a_commit_stand_together(store: Store) -> None:
+def test_the_positions_of_a_commit_are_contiguous(store: Store) -> None:
     """CP-05: while others append, a commit's positions are contiguous, so a head never splits it."""
     seen: set[int] = set()
     stop = threading.Event()
@@ -196,7 +196,7 @@ def test_writers_of_different_streams_do_not_wait_for_each_other(store: Store, c
     slow.rollback()
 
 
-def test_a_commit_over_very_many_streams_goes_through_beside_others(store: Store) -> None:
+def test_a_commit_over_very_many_streams_succeeds_among_others(store: Store) -> None:
     """CP-05: a commit over more than 1,000 streams takes one lock for all, waits for other commits, and is whole."""
     stop = threading.Event()
     counted = [0]

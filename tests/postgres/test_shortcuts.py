@@ -43,7 +43,7 @@ def test_a_batch_to_a_stream_whose_end_is_known_is_one_statement(store: Store, a
     assert verify(store.log).ok
 
 
-def test_a_stream_that_others_write_is_asked_for(reopen: Callable[..., Store], asked: list[str]) -> None:
+def test_a_stream_that_others_write_is_looked_up(reopen: Callable[..., Store], asked: list[str]) -> None:
     """CP-03, CP-05: a batch follows what another handle appended, and the stream is not guessed again."""
     mine, other = reopen(), reopen()
     mine.append("order/a", TWO)
@@ -56,7 +56,7 @@ def test_a_stream_that_others_write_is_asked_for(reopen: Callable[..., Store], a
     assert verify(mine.log).ok
 
 
-def test_streams_of_before_are_asked_for_until_new_ones_come(reopen: Callable[..., Store], asked: list[str]) -> None:
+def test_existing_streams_are_looked_up_until_new_ones_come(reopen: Callable[..., Store], asked: list[str]) -> None:
     """CP-14: a handle that finds existing streams stops guessing that unknown ones are new."""
     before = reopen()
     for number in range(6):
@@ -68,7 +68,7 @@ def test_streams_of_before_are_asked_for_until_new_ones_come(reopen: Callable[..
 
 
 @pytest.mark.parametrize("expected", [0, 1, 3, 7])
-def test_a_wrong_expectation_is_a_conflict_with_what_is_there(reopen: Callable[..., Store], expected: int) -> None:
+def test_a_wrong_expectation_is_a_conflict_with_the_stored_seq(reopen: Callable[..., Store], expected: int) -> None:
     """CP-02: the conflict is the same if the handle knows the stream, an older end of it, or nothing."""
     mine, other, new = reopen(), reopen(), reopen()
     mine.append("order/a", TWO)
@@ -92,7 +92,7 @@ def test_another_org_is_refused_by_name(store: Store, asked: list[str]) -> None:
     assert asked == []
 
 
-def test_what_the_database_refuses_is_asked_for(store: Store, asked: list[str]) -> None:
+def test_what_the_database_refuses_is_looked_up(store: Store, asked: list[str]) -> None:
     """CP-05: a guess with the right seq and a wrong link writes nothing; the batch then follows the stream."""
     store.append("order/a", TWO)
     writer = store.log._writer

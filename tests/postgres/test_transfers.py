@@ -91,13 +91,13 @@ def test_a_store_that_is_not_empty_takes_no_cut(store: Store, connect: Connect) 
 
 @pytest.mark.security
 @pytest.mark.parametrize("role", ["tally_app", "tally_reader"])
-def test_whoever_appends_or_reads_takes_nothing_over(store: Store, connect: Connect, role: str) -> None:
+def test_a_login_that_appends_or_reads_cannot_receive(store: Store, connect: Connect, role: str) -> None:
     """SAFE-08: without the engine, only the maintenance role can call the function."""
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         connect(role).execute("SELECT tally.receive(%s::json, 1)", (json.dumps(_part()),))
 
 
-def test_a_login_without_the_right_is_told_which(login: Callable[[str], str]) -> None:
+def test_a_login_without_the_right_learns_which_it_lacks(login: Callable[[str], str]) -> None:
     """SAFE-08: through the engine it is refused by name, and nothing is written."""
     with tallystick.open("memory:") as origin:
         origin.append("order/a", events(3))

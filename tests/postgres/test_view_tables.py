@@ -103,7 +103,7 @@ def test_a_batch_that_fails_changes_nothing(project: Reopen) -> None:
     assert runner.query(SUMS) == before
 
 
-def test_a_statement_that_fails_is_told_by_its_event(project: Reopen) -> None:
+def test_a_statement_that_fails_names_its_event(project: Reopen) -> None:
     """CP-08: an error of PostgreSQL is the projection's failure; it names the event and leaves no trace of it."""
     store = project()
 
@@ -119,7 +119,7 @@ def test_a_statement_that_fails_is_told_by_its_event(project: Reopen) -> None:
         TableRunner(store, Narrow()).query(SUMS)
 
 
-def test_the_tables_of_similar_names_are_told_apart(project: Reopen, connect: Connect) -> None:
+def test_tables_of_similar_names_are_not_confused(project: Reopen, connect: Connect) -> None:
     """CP-08: dropping epoch 1 of `a` does not touch epoch 1 of `a_1`."""
     store = project()
 
@@ -140,7 +140,7 @@ def test_the_tables_of_similar_names_are_told_apart(project: Reopen, connect: Co
     ]
 
 
-def test_runners_and_rebuilds_beside_readers(project: Reopen, connect: Connect) -> None:
+def test_runners_and_rebuilds_with_concurrent_readers(project: Reopen, connect: Connect) -> None:
     """CP-08: two runners, a rebuild and a reader in different handles: no session uses a dropped table."""
     store = project()
     fill(store, 12)
@@ -179,7 +179,7 @@ def test_runners_and_rebuilds_beside_readers(project: Reopen, connect: Connect) 
     assert len(_tables(connect)) == 2
 
 
-def test_a_table_is_there_as_long_as_it_is_read(project: Reopen, connect: Connect) -> None:
+def test_a_table_exists_as_long_as_it_is_read(project: Reopen, connect: Connect) -> None:
     """CP-08: a rebuild drops the old tables when no session that found them live uses them."""
     store = project()
     fill(store, 6)

@@ -214,7 +214,7 @@ def test_nobody_but_the_service_sees_a_batch(store: Store, connect: Connect) -> 
         connect("tally_reader").execute("SELECT * FROM tally.batch_rows")
 
 
-def test_a_switch_beside_a_first_live_epoch_is_told(store: Store, connect: Connect) -> None:
+def test_a_switch_that_races_another_is_refused(store: Store, connect: Connect) -> None:
     """CP-08: of two epochs that find none live, one becomes live."""
     _begun(store, 1, live=False)
     other = connect("tally_app", autocommit=False)
@@ -303,7 +303,7 @@ def test_a_long_name_and_a_long_key_are_kept(store: Store) -> None:
     assert {key for key, _ in ViewReader(store, "é" * 500).items()} == set(keys)
 
 
-def test_rows_are_there_after_a_migration(store: Store, reopen: Reopen, connect: Connect) -> None:
+def test_rows_are_kept_by_a_migration(store: Store, reopen: Reopen, connect: Connect) -> None:
     """CP-12, SAFE-01: rows, places and checkpoints of an older format are served after the upgrade."""
     fill(store, 8)
     Live(store, CustomerBalance()).catch_up()

@@ -53,7 +53,7 @@ def test_an_append_of_another_handle_is_seen_however_long_it_was_quiet(reopen: C
     assert log.wait(1, timeout=60) == 2
 
 
-def test_own_commits_and_the_end_wake_who_waits(reopen: Callable[..., Store], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_commits_and_closing_end_a_wait(reopen: Callable[..., Store], monkeypatch: pytest.MonkeyPatch) -> None:
     """CP-04: a handle's own commit and its closing end the wait at once."""
     monkeypatch.setattr(safe_head, "PAUSE_S_MAX", 3600.0)
     monkeypatch.setattr(safe_head, "pause_after", lambda quiet_s: 3600.0)

@@ -88,7 +88,7 @@ def test_places_cannot_be_exchanged(store: Store, login: Callable[..., str], shi
     assert verify(store.log).ok
 
 
-def test_tables_are_dropped_by_projection_and_epoch_alone(store: Store, login: Callable[..., str]) -> None:
+def test_tables_are_dropped_only_by_projection_and_epoch(store: Store, login: Callable[..., str]) -> None:
     """CP-01: no prefix names the tables of all projections."""
     with connect(login("tally_app")) as connection:
         for prefix in ("", "v", "view_", "view_orders"):

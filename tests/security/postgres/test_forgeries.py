@@ -155,7 +155,7 @@ UNREADABLE = ('{"a":' + "9" * 5000 + "}", '{"a":[-1e999]}')
 
 
 @pytest.mark.parametrize("payload", UNREADABLE, ids=["5,000 digits", "infinity"])
-def test_a_number_that_no_reader_has_costs_its_own_event_alone(store: Store, login: Login, payload: str) -> None:
+def test_a_number_that_no_reader_has_costs_only_its_own_event(store: Store, login: Login, payload: str) -> None:
     """CP-01, SAFE-09: the database takes any number. Pages have its bytes, consumers continue, and it can be erased."""
     Live(store, Counted()).catch_up()
     with connect(login("tally_app")) as connection:
@@ -237,7 +237,7 @@ def test_an_id_of_another_org_shows_that_it_is_taken_and_no_more(store: Store, l
     assert found == [(0, "(of another org)", 0, "", 0, event_id(1), 0, None, b"{}", zeros, zeros, None)]
 
 
-def test_a_commit_stands_in_the_order_of_its_streams(store: Store, login: Login) -> None:
+def test_a_commit_keeps_the_order_of_its_streams(store: Store, login: Login) -> None:
     """CP-04: seq 2 cannot have a lower position than seq 1 of its stream."""
     first, second = rows_of("order/a", [Draws(), Draws()])
     by_stream = batches._by_stream
@@ -257,7 +257,7 @@ def test_a_lease_goes_up_by_one(store: Store, login: Login) -> None:
     store.acquire_lease("run/a")
 
 
-def test_a_command_appended_what_is_there(store: Store, login: Login) -> None:
+def test_a_command_names_only_stored_events(store: Store, login: Login) -> None:
     """CP-06: a record of a command names events that are stored, and under an org those of that org."""
     store.append("order/a", NewEvent("thing.done", {}, meta={"org": "bolt"}))
     for org, last in (("", 7), ("acme", 1)):

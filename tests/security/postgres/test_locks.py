@@ -69,7 +69,7 @@ def test_a_login_without_our_roles_holds_up_nothing(
     assert verify(store.log).ok
 
 
-def test_many_writers_go_on_where_somebody_holds_their_stream(store: Store, login: Login) -> None:
+def test_many_writers_continue_while_their_stream_is_locked(store: Store, login: Login) -> None:
     """CP-04: appends to one stream stay in order, each with its own seq, while its lock is not available."""
     with psycopg.connect(login(), autocommit=True) as other:
         other.execute(HELD["a stream"].encode())

@@ -31,7 +31,7 @@ def _hostile(what: str) -> Request:
 
 
 @pytest.mark.parametrize("what", ["org", "source", "command"])
-def test_one_that_the_database_refuses_fails_alone(store: Store, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+def test_only_the_one_that_the_database_refuses_fails(store: Store, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     """LH-04, CP-10, SAFE-09: also for values that pass our own checks; the error names neither database nor index."""
     monkeypatch.setattr(names, "LABEL_MAX", 1 << 20)
     monkeypatch.setattr(idempotency, "KEY_BYTES_MAX", 1 << 20)

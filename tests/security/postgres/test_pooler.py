@@ -102,7 +102,7 @@ def test_what_a_session_was_left_with_changes_nothing(store: Store, login: Login
             )
 
 
-def test_a_store_behind_a_pooler_does_all_that_it_does_without(store: Store, login: Login) -> None:
+def test_a_store_through_a_pooler_can_do_everything(store: Store, login: Login) -> None:
     """CP-12: retries, commands, facts, maintenance, rows, tables, damage: each over another server connection."""
     with pgbouncer(login("tally_projector"), servers=2) as pooled, tallystick.open(pooled) as projector:
         store.append("order/c", NewEvent("thing.done", {}))
