@@ -112,7 +112,7 @@ class GrowingIndex:
         self.id_offsets = array("I")
         self.strays: dict[bytes, int] = {}  # ids that came out of order
         self.streams: dict[str, StreamEntry] = {}
-        self.sources: dict[side.Source, int] = {}
+        self.sources: dict[side.SourceKey, int] = {}
         self.leases: dict[str, leases.Lease] = {}
         self.life = Lifecycle()
         self.made: dict[bytes, CommandPlace] = {}
