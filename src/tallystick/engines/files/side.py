@@ -16,7 +16,7 @@
     ["source", source, seq, org]                the sequence of a source of an org (empty if its events name none), when
                                                 the event that had it was left out. Without the org, as older versions
                                                 wrote it, it counts for every org
-    ["joined", ids]                             segments that were joined to this one; 16 bytes each (joined_segments.py)
+    ["joined", ids]                             segments that were joined to this one; 16 bytes each
     ["lost", first position, last position, reason, is indexed, ends]
                                                 the positions were damaged, and their loss accepted. Ends are those of
                                                 streams in the range, [stream, seq, link, org], as an index knew them
