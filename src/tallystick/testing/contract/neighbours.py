@@ -135,7 +135,7 @@ def _prepared(store: Store) -> None:
         store.submit([_asked(event(), stream="run/command", command=_command(CommandKey("acme", "me", "here", "1")))])
 
 
-def _grown() -> Catalog:
+def failing_catalog() -> Catalog:
     """A catalog with an upcaster that fails on events that its model accepts."""
     catalog = Catalog()
     for version in (1, 2):
@@ -243,7 +243,7 @@ class NeighbourContract(Contract):
     @needs(GLOBAL_ORDER)
     def test_what_code_of_the_store_fails_on_fails_alone(self, harness: EngineHarness) -> None:
         """SAFE-09: an event on which a model, an upcaster or an inline projection fails harms no neighbour."""
-        store = harness.open(catalog=_grown())
+        store = harness.open(catalog=failing_catalog())
         run_inline(store, _Counted())
         group = _Group(store)
         failing = [NewEvent(GROWN, {}), NewEvent(GROWN, CALL, version=1), event(-1), NewEvent(TYPE, {"x": 1})]
