@@ -91,12 +91,7 @@ class MemoryLog:
             self._require_open()
             self.damage.require_none()
             ledger = Ledger(self, next_position=len(self._events) + 1, holder=self._holder)
-            outcomes: list[Outcome] = []
-            for transaction in transactions:
-                try:
-                    outcomes.append(ledger.judge(transaction))
-                except errors.TallyError as refusal:
-                    outcomes.append(refusal)
+            outcomes = ledger.judge_each(transactions)
             store_rows = self.inline.prepare(ledger.rows, self.views) if self.inline and ledger.rows else None
             self._store(ledger)
             if store_rows is not None:

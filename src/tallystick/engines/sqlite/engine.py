@@ -133,17 +133,12 @@ class SqliteLog(SqliteReceiver):
     def _commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         holder = self._require_writable()
         ledger: Ledger | None = None
-        outcomes: list[Outcome] = []
         maintains = any(transaction.maintenance is not None for transaction in transactions)
         begin = self._database.maintaining if maintains else self._database.writing
         with begin(needed_bytes=lambda: commit_rows.size_of(ledger)) as connection:
             view = SqliteView(connection)
             ledger = Ledger(view, next_position=view.head() + 1, holder=holder)
-            for transaction in transactions:
-                try:
-                    outcomes.append(ledger.judge(transaction))
-                except errors.TallyError as refusal:
-                    outcomes.append(refusal)
+            outcomes = ledger.judge_each(transactions)
             commit_rows.write(connection, ledger, recorded=self._clock())
             if self.inline is not None and ledger.rows:
                 views = SqliteViews(OpenTransaction(connection), self.views.seen)
