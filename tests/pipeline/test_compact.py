@@ -116,5 +116,5 @@ def test_what_the_archive_did_not_make_stays(tmp_path: Path) -> None:
         killed.write_bytes(b"")
         os.utime(killed, (0, 0))
         os.utime(tmp_path / archive_files.EVENTS / "notes.txt", (0, 0))
-        archive_files.sweep(tmp_path, manifest.Manifest(store_id="00" * 16))
+        archive_files.remove_old_files(tmp_path, manifest.Manifest(store_id="00" * 16))
     assert sorted(path.name for path in (tmp_path / archive_files.EVENTS).iterdir()) == ["folder.parquet", "notes.txt"]

@@ -19,7 +19,7 @@ from tallystick.pipeline.jobs import rebuild
 from tallystick.pipeline.sink import by_stream, write_events
 from tallystick.pipeline.source import adbc, data_source, partitions
 from tallystick.pipeline.source.columns import COLUMNS, to_events
-from tallystick.pipeline.source.log_query import LogQuery, open_asked
+from tallystick.pipeline.source.log_query import LogQuery, open_for
 from tallystick.pipeline.whole_log import WholeLog
 from tallystick.projections import Projection
 from tallystick.projections.rebuild import stage
@@ -124,7 +124,7 @@ def test_a_damaged_run_is_one_clear_error(urls: dict[str, str], tmp_path: Path) 
 
 def _rows(query: LogQuery) -> list[Event]:
     """What the source reads, without Spark."""
-    with open_asked(query) as store:
+    with open_for(query) as store:
         parts = partitions.plan(store, query)
     return [
         event for part in parts for batch in data_source.read_range(query, COLUMNS, part) for event in to_events(batch)
@@ -220,8 +220,8 @@ def test_a_rebuild_opens_the_log_with_the_password_that_its_url_hides(monkeypatc
         return WholeLog(url=url, until=0)
 
     monkeypatch.setattr(rebuild, "whole", ask)
-    monkeypatch.setattr(rebuild, "folded", lambda *_: None)
-    monkeypatch.setattr(rebuild, "computed", nullcontext)
+    monkeypatch.setattr(rebuild, "fold_rows", lambda *_: None)
+    monkeypatch.setattr(rebuild, "cached", nullcontext)
     monkeypatch.setattr(rebuild, "chunks", lambda _: ())
     with postgres.database() as database:
         parts = urlsplit(database)

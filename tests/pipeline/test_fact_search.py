@@ -11,7 +11,7 @@ import tallystick
 from tallystick import NewEvent, Store
 from tallystick.pipeline.archive import fact_search
 from tallystick.pipeline.archive.coverage import ArchiveCoverage
-from tallystick.pipeline.archive.history import as_witness, erasures, witnesses
+from tallystick.pipeline.archive.history import as_witness, erased_positions, witnesses
 from tallystick.pipeline.archive.manifest import Witness
 from tallystick.pipeline.jobs.archive import archive
 from tallystick.state import as_reducer, prune
@@ -50,14 +50,14 @@ def test_tasks_find_what_the_driver_finds(
             upkeep.erase(store, f"order/{number}", 9)
             store.append("order/later", NewEvent("order.placed", {"n": number}))
         head = store.head()
-        known, gone = witnesses(store), erasures(store, after=25, until=head)
+        known, gone = witnesses(store), erased_positions(store, after=25, until=head)
         assert len(known) == 1
         assert len(gone) == 2, "the third was recorded later than that"
         assert known == _among_all_events(store), "they are found beside the cuts"
         monkeypatch.setattr(fact_search, "SHORT_EVENTS", 5)
         monkeypatch.setattr(store.log, "read", None)
         assert witnesses(store) == known, "no event of the log was read for them"
-        assert erasures(store, spark, after=25, until=head) == gone
+        assert erased_positions(store, spark, after=25, until=head) == gone
         monkeypatch.setattr(store.log, "holes", lambda: [Hole(1, 1, "a hole")])
         assert witnesses(store, spark) == known, "a hole may have held a cut, so tasks look at all events"
 

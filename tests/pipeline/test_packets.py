@@ -24,7 +24,7 @@ from tallystick.pipeline.fold.packets import PacketPlan
 from tallystick.pipeline.fold.pieces import LogPiece, PieceReader
 from tallystick.pipeline.fold.states import fold
 from tallystick.pipeline.jobs.archive import archive
-from tallystick.pipeline.jobs.rebuild import computed, rebuild
+from tallystick.pipeline.jobs.rebuild import cached, rebuild
 from tallystick.pipeline.whole_log import WholeLog, whole_log
 from tallystick.projections import Projection, ViewReader
 from tallystick.projections import rebuild as rebuild_in_process
@@ -165,7 +165,7 @@ def test_all_parts_of_a_fold_are_computed_at_once(
     make_log(files_url, events=60)
     plan(PacketPlan(groups=6, parts=6))
     spark.sparkContext.setJobGroup("at once", "a fold")
-    with computed(fold(spark, whole_log(files_url), Trail("stream"), Catalog())) as rows:
+    with cached(fold(spark, whole_log(files_url), Trail("stream"), Catalog())) as rows:
         tracker = spark.sparkContext.statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup("at once")]
         stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
@@ -196,7 +196,7 @@ def test_the_numbers_of_packets_rise_with_positions(
     """PIPE-04: numbers rise over tables and pieces, also if a task is repeated, so they sort events by position."""
     make_log(files_url, events=150)
     source = _source(spark, files_url, tmp_path / "archive", bucket_events=40)
-    found, reader = pieces.cut(source, Trail.types, cores=2)
+    found, reader = pieces.cut_pieces(source, Trail.types, cores=2)
 
     def pack(number: int) -> list[packets.Packet]:
         return list(packets._packets(reader, found[number], number, Trail("stream"), Catalog(), SMALL))
@@ -208,7 +208,7 @@ def test_the_numbers_of_packets_rise_with_positions(
     assert made[0] == pack(0)
     came: dict[str, int] = {}
     for packet in (packet for of_piece in made for packet in of_piece):
-        for _, _, events in packets.unpacked(iter([packets._batch([packet])]), Trail("stream"), Catalog()):
+        for _, _, events in packets.unpack(iter([packets._batch([packet])]), Trail("stream"), Catalog()):
             for event in events:
                 assert came.get(event.stream, 0) < event.position
                 came[event.stream] = event.position
@@ -239,7 +239,7 @@ def test_small_files_are_read_together_and_large_ones_shared(
     for rows, least, cores, count in ways:
         monkeypatch.setattr(bucket_reader, "PIECE_ROWS", rows)
         monkeypatch.setattr(bucket_reader, "SHARE_ROWS_MIN", least)
-        found, reader = pieces.cut(source, (), cores=cores)
+        found, reader = pieces.cut_pieces(source, (), cores=cores)
         assert _read(found, reader) == wanted
         assert count <= len(found) < 2 * count  # files differ in size, so that some are cut once more
 
@@ -253,7 +253,7 @@ def test_events_that_weigh_much_are_packed_a_few_at_a_time(spark: SparkSession, 
     made = PacketPlan(groups=1, parts=1, table_bytes=1 << 20)
     archived = _source(spark, files_url, tmp_path / "archive", bucket_events=1000)
     for source in (archived, whole_log(files_url)):  # they are 24 MB
-        found, reader = pieces.cut(source, (), cores=1)
+        found, reader = pieces.cut_pieces(source, (), cores=1)
         weights = [table.nbytes for piece in found for table in reader.tables(piece, made.table_bytes)]
         assert sum(weights) > 20 << 20
         assert max(weights) < 3 << 20
@@ -293,7 +293,7 @@ def test_a_file_that_holds_something_else_is_refused(
     """PIPE-04: even with the right hash, rows that are missing or out of order are not folded."""
     make_log(files_url, events=60)
     source = _source(spark, files_url, tmp_path / "archive")
-    (piece, *_), reader = pieces.cut(source, (), cores=1)
+    (piece, *_), reader = pieces.cut_pieces(source, (), cores=1)
     change, reason = CHANGES[name]
     path = tmp_path / "archive" / piece.files[1].name
     pq.write_table(change(pq.read_table(path)), path, row_group_size=5)

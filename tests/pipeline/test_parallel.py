@@ -177,11 +177,11 @@ def _file(name: str, rows: int, size: int) -> BucketFile:
 def test_files_are_shared_among_cores() -> None:
     """PIPE-04: a large file is read in shares, small files are read together, and no task has too many bytes."""
     large, small = _file("large", 1_000_000, 400 << 20), _file("small", 1000, 1 << 20)
-    assert len(bucket_reader.shared([large], cores=2)) == 4
-    assert len(bucket_reader.shared([large], cores=8)) == 16
-    assert [len(files) for files in bucket_reader.shared([small] * 300, cores=2)] == [250, 50]
+    assert len(bucket_reader.read_shares([large], cores=2)) == 4
+    assert len(bucket_reader.read_shares([large], cores=8)) == 16
+    assert [len(files) for files in bucket_reader.read_shares([small] * 300, cores=2)] == [250, 50]
     heavy = _file("heavy", 1000, 200 << 20)
-    assert [len(files) for files in bucket_reader.shared([heavy] * 3, cores=1)] == [1, 1, 1]
+    assert [len(files) for files in bucket_reader.read_shares([heavy] * 3, cores=1)] == [1, 1, 1]
 
 
 def test_a_range_is_never_made_for_nothing(files_url: str, make_log: MakeLog) -> None:

@@ -56,7 +56,7 @@ def test_an_upcaster_leaves_it_to_python(engine: str, open_store: Any) -> None:
     for place, events, archive in (("auto", 1, None), ("auto", 1, "archive"), ("spark", 1, None)):
         chosen = rebuild_location.choose(place, Counted(), events=events, archive=archive, store=store)
         assert chosen.on != rebuild_location.SQL
-        assert "Python folds this summary: an upcaster" in chosen.why
+        assert "Python folds this summary: its types have upcasters" in chosen.why
 
 
 @pytest.mark.parametrize("place", ["process", "sql"])

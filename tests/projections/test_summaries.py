@@ -189,8 +189,8 @@ def test_the_bounds_themselves_are_taken() -> None:
 def test_a_summary_travels() -> None:
     """It can be pickled, used or not: workers compile it again."""
     summary = Everything()
-    assert summary.folded([]) == {}
-    assert pickle.loads(pickle.dumps(summary)).folded([]) == {}
+    assert summary.accounts_from([]) == {}
+    assert pickle.loads(pickle.dumps(summary)).accounts_from([]) == {}
 
 
 def test_a_field_is_shown_as_its_path() -> None:

@@ -52,7 +52,7 @@ def messages(lines: Iterator[str], count: int) -> list[str]:
     return found
 
 
-def test_an_event_that_cannot_be_lifted_ends_no_stream(served: Served) -> None:
+def test_an_event_that_cannot_be_upcast_does_not_end_a_stream(served: Served) -> None:
     """SAFE-09: followers get events as they are stored; those of another tenant and of the admin continue."""
     path = "/v1/follow?after=0"
     with (

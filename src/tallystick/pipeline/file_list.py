@@ -71,7 +71,7 @@ def _streams(storage: Storage, heads: DataFile) -> pa.ChunkedArray:
 
 def _checked(storage: Storage, file: BucketFile) -> BucketFile:
     """The file, if it is as it was archived and its statistics are right."""
-    bucket_reader.require(storage, file)
+    bucket_reader.require_file(storage, file)
     with storage.opened(file.name) as path:
         if next(wrong_statistics(path), None) is not None:
             reason = f"{Path(file.name).name} has statistics that are not those of its rows"

@@ -34,7 +34,7 @@ from pyspark.sql.types import StructType
 import tallystick
 from tallystick import NewEvent, Store, errors
 from tallystick.event import canonical
-from tallystick.pipeline.source.log_query import absolute, named, number_in, require_shared, url_in
+from tallystick.pipeline.source.log_query import absolute_url, lower_case_names, number_in, require_shared, url_in
 from tallystick.pipeline.spark.failures import clear, mark_errors
 from tallystick.store.expectation import ANY
 
@@ -71,7 +71,7 @@ class TaskWritten(WriterCommitMessage):
 
 def write_options(options: Mapping[str, str], schema: StructType) -> WriteOptions:
     """The options of a write and the columns of its table, checked."""
-    given = named(options)
+    given = lower_case_names(options)
     url, order = url_in(given), given.get("order", "")
     require_shared(url)
     from_content = "idfrom" in given
@@ -264,7 +264,7 @@ def write_events(
     meantime, the write is a `Conflict`.
     """
     sorted_ = by_stream(table, order=order, tasks=1 if url.startswith("files:") else TASKS)  # one writer at a time
-    options = {"url": absolute(url), "order": order} | ({"idFrom": "content"} if from_content else {})
+    options = {"url": absolute_url(url), "order": order} | ({"idFrom": "content"} if from_content else {})
     options |= {} if expected_seq is None else {"expectedSeq": expected_seq}
     with clear():
         sorted_.write.format(NAME).mode("append").options(**options).save()

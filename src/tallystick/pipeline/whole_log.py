@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick import errors
 from tallystick.pipeline.archive import bucket_reader, manifest
-from tallystick.pipeline.archive.history import erasures, require_same_history, require_same_log
+from tallystick.pipeline.archive.history import erased_positions, require_same_history, require_same_log
 from tallystick.pipeline.archive.manifest import Manifest
 from tallystick.pipeline.source.columns import COLUMNS
 from tallystick.pipeline.source.events import read_events
@@ -148,7 +148,7 @@ def whole_log(
             through=found.through,
             storage=storage,
             manifest=found,
-            erased=tuple(erasures(store, spark, after=found.through, until=head, over_holes=over_holes)),
+            erased=tuple(erased_positions(store, spark, after=found.through, until=head, over_holes=over_holes)),
             over_pruned=over_pruned,
             over_holes=over_holes,
             unchecked=not trusting,

@@ -49,7 +49,7 @@ class RowFolder:
         """
         self.projection.prepare(self._store, until=until)
         if isinstance(self.projection, Summary):
-            return self._added(self.projection, self.projection.folded(events), load=load, until=until)
+            return self._add_accounts(self.projection, self.projection.accounts_from(events), load=load, until=until)
         grouped = self._grouped(events)
         before = {row.key: row for row in load(list(grouped))} if grouped else {}
         refolded = [key for key, its in grouped.items() if key in before and self._must_refold(before[key], its)]
@@ -58,16 +58,13 @@ class RowFolder:
         rows += self._encoded({key: self._state(before.get(key), its) for key, its in fresh.items()}, fresh)
         return FoldResult(rows, frozenset(refolded))
 
-    def added(self, summary: Summary, accounts: Accounts, *, load: Load, until: int) -> list[ViewRow]:
-        """The rows after the accounts of later events are added."""
-        return self._added(summary, accounts, load=load, until=until).rows
-
-    def _added(self, summary: Summary, accounts: Accounts, *, load: Load, until: int) -> FoldResult:
+    def _add_accounts(self, summary: Summary, accounts: Accounts, *, load: Load, until: int) -> FoldResult:
+        """The rows after the accounts of these events are added."""
         before = {row.key: row.state for row in load(list(accounts))} if accounts else {}
         dropped = [key for key, state in before.items() if state is None]
         for key, state in before.items():
             if state is not None:
-                accounts[key] = summary.merged(summary.accounts(canonical.decode(state)), accounts[key])
+                accounts[key] = summary.merge(summary.accounts(canonical.decode(state)), accounts[key])
         states = {key: summary.to_state(its) for key, its in accounts.items() if before.get(key, b"") is not None}
         rows = self.refold(dropped, until=until) if dropped else []
         return FoldResult(rows + self._encoded(states, {}), frozenset(dropped))

@@ -42,7 +42,7 @@ from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import problem_of, put_on_record, with_known
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.group_commit import commit_or_split
-from tallystick.store.idempotency import Commands
+from tallystick.store.idempotency import CommandRecords
 from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.loss import Loss
 from tallystick.store.maintenance import Cut, Reclaimed, require_history, require_positions
@@ -105,7 +105,7 @@ class SqliteLog(SqliteReceiver):
         self.inline: Inline | None = None
         self.run_tables: RunTables | None = SqliteRunTables(tables)
         self.snapshots: Snapshots = SqliteSnapshots(self._database)
-        self.commands: Commands = SqliteCommands(tables)
+        self.commands: CommandRecords = SqliteCommands(tables)
         self._reclaiming = SqliteReclaimer(self._database, clock=clock)
         self._evidence = SqliteEvidence(self._database, self._is_whole)
         self._clock = clock

@@ -80,22 +80,22 @@ def commit(storage: Storage, before: Manifest, after: Manifest, existing: frozen
 
     Files that no manifest names are removed only after a commit: no other run can commit them from then on.
     """
-    if not is_new and not unnamed(existing, before):
-        sweep(storage, after, frozenset())
+    if not is_new and not unnamed_files(existing, before):
+        remove_old_files(storage, after, frozenset())
         return after
     try:
         after = manifest.commit(storage, before, after)
     except Taken:
         remove_run_files(storage, after.run)
         raise
-    sweep(storage, after, existing)
+    remove_old_files(storage, after, existing)
     return after
 
 
 # --- what leaves an archive ------------------------------------------------------------------------------------------
 
 
-def superseded(files: list[DataFile], *, grace_seconds: float) -> list[Superseded]:
+def superseded_entries(files: list[DataFile], *, grace_seconds: float) -> list[Superseded]:
     """The entries of the manifest for files that leave the archive."""
     removable = time.time_ns() + int(grace_seconds * _NS)
     return [Superseded(name=file.name, removable=removable) for file in files]
@@ -116,17 +116,17 @@ def archive_file_names(storage: Storage) -> frozenset[str]:
     return frozenset(name for folder in (EVENTS, HEADS) for name in storage.names(folder) if _OWN_FILES.fullmatch(name))
 
 
-def still_existing(existing: frozenset[str], items: list[Superseded]) -> list[Superseded]:
+def existing_entries(existing: frozenset[str], items: list[Superseded]) -> list[Superseded]:
     """The entries whose files still exist: the others no longer belong in a manifest."""
     return [item for item in items if item.name in existing]
 
 
-def unnamed(existing: Iterable[str], kept: Manifest) -> set[str]:
+def unnamed_files(existing: Iterable[str], kept: Manifest) -> set[str]:
     """The files that the manifest does not name: of a run that was killed, or that has not committed yet."""
     return set(existing) - _listed(kept) - {item.name for item in kept.superseded}
 
 
-def sweep(storage: str | Path | Storage, kept: Manifest, existing: frozenset[str] | None = None) -> None:
+def remove_old_files(storage: str | Path | Storage, kept: Manifest, existing: frozenset[str] | None = None) -> None:
     """Remove superseded files whose grace period is over, and files of `there` and of its own run that `kept` lacks.
 
     `there` was listed before `kept` was committed: a run that has written files since then may still commit them.
@@ -135,7 +135,7 @@ def sweep(storage: str | Path | Storage, kept: Manifest, existing: frozenset[str
     found = archive_file_names(storage)
     mine = {name for name in found if kept.run and run_of(name) == kept.run}
     gone = {item.name for item in kept.superseded if item.removable <= now} - _listed(kept)
-    for name in sorted(gone | unnamed(mine | (found if existing is None else found & existing), kept)):
+    for name in sorted(gone | unnamed_files(mine | (found if existing is None else found & existing), kept)):
         storage.remove(name)
 
 
@@ -156,7 +156,7 @@ def unlisted_files(storage: str | Path | Storage, kept: Manifest) -> list[str]:
     """The files that a killed run left: the manifest does not name them, and nobody reads them."""
     storage = storage_at(storage)
     staged = storage.staged() if isinstance(storage, DirectoryStorage) else []
-    return sorted(unnamed(archive_file_names(storage), kept)) + staged
+    return sorted(unnamed_files(archive_file_names(storage), kept)) + staged
 
 
 def _listed(kept: Manifest) -> set[str]:

@@ -68,7 +68,7 @@ def file_of(bucket: Bucket) -> BucketFile | None:
     )
 
 
-def shared(files: Sequence[BucketFile], *, cores: int) -> list[tuple[BucketFile, ...]]:
+def read_shares(files: Sequence[BucketFile], *, cores: int) -> list[tuple[BucketFile, ...]]:
     """The files that each task reads: small neighbours together, large files in shares, so that every core has work."""
     fair = sum(file.size for file in files) // (cores * PIECES_A_CORE)
     found: list[list[BucketFile]] = []
@@ -113,7 +113,7 @@ def read(
             raise _damaged(storage, file, f"has {count} rows where its footer names {edges[end] - edges[begin]}")
 
 
-def require(storage: str | Path | Storage, file: BucketFile) -> None:
+def require_file(storage: str | Path | Storage, file: BucketFile) -> None:
     """Refuse a file that is not as it was archived."""
     for _ in read(storage, file, ("position",)):
         pass
@@ -210,7 +210,7 @@ def table(
             for batch in read(storage, file, wanted):
                 yield without_payloads(batch, erased).select(chosen)
 
-    return tasks.table(spark, shared(files, cores=tasks.cores(spark)), rows_of, ddl)
+    return tasks.table(spark, read_shares(files, cores=tasks.cores(spark)), rows_of, ddl)
 
 
 def within(positions: Sequence[int], first: int, last: int) -> Sequence[int]:

@@ -60,7 +60,7 @@ def stage_range(query: LogQuery, part: Range, storage: Storage, run: str) -> Sta
     blocks, ends = BlockDigests(), StreamEnds()
     with storage.drafted() as draft:
         with parquet_writer(draft, arrow_schema(COLUMNS)) as writer:
-            for group in grouped(read_range(query, COLUMNS, part), GROUP_BYTES):
+            for group in group_batches(read_range(query, COLUMNS, part), GROUP_BYTES):
                 blocks.take(group)
                 ends.take(group)
                 writer.write_table(group, row_group_size=group.num_rows)
@@ -68,13 +68,13 @@ def stage_range(query: LogQuery, part: Range, storage: Storage, run: str) -> Sta
         rows = sum(block.rows for block in found)
         if not rows:
             return StagedBucket(rows=0)
-        heads = put_heads(files, ends)
+        heads = write_heads(files, ends)
         return StagedBucket(
             rows=rows, events=files.put(archive_files.EVENTS, draft, rows=rows), heads=heads, blocks=found
         )
 
 
-def put_heads(files: BucketFiles, ends: StreamEnds) -> DataFile:
+def write_heads(files: BucketFiles, ends: StreamEnds) -> DataFile:
     """Write the ends of streams into a file of the archive."""
     with files.storage.drafted() as draft:
         with parquet_writer(draft, HEADS) as writer:
@@ -91,7 +91,7 @@ def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     )
 
 
-def grouped(batches: Batches, table_bytes: int) -> Iterator[pa.Table]:
+def group_batches(batches: Batches, table_bytes: int) -> Iterator[pa.Table]:
     """Batches joined into tables of about `table_bytes`."""
     kept: list[pa.RecordBatch] = []
     size = 0

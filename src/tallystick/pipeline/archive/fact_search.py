@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tallystick import Store
 from tallystick.event.model import Event
-from tallystick.pipeline.source.log_query import LogQuery, absolute, address_of, head_past, open_asked
+from tallystick.pipeline.source.log_query import LogQuery, absolute_url, address_of, head_past, open_for
 from tallystick.pipeline.source.partitions import Range, pages, split
 from tallystick.pipeline.spark import tasks
 from tallystick.store import facts
@@ -40,7 +40,7 @@ def collect_facts(
     """The values that `pick` returns for the facts about streams, each value once, in the order of the log."""
     after, until = sought.after, sought.until
     query = LogQuery(
-        url=absolute(address_of(store)),
+        url=absolute_url(address_of(store)),
         selection=Selection(types=frozenset({sought.type})),
         over_pruned=True,
         over_holes=sought.over_holes,
@@ -50,7 +50,7 @@ def collect_facts(
         return _once(_picked(store, query, Range(after, until), pick))
 
     def search(part: Range) -> list[Picked]:
-        with open_asked(query) as opened:
+        with open_for(query) as opened:
             head_past(opened, part.until)
             return _once(_picked(opened, query, part, pick))
 

@@ -82,7 +82,7 @@ def as_witness(said: Any, *, through: int) -> Witness:
         return Witness(through=through, blocks=sys.maxsize, root="")
 
 
-def erasures(
+def erased_positions(
     store: Store, spark: SparkSession | None = None, *, after: int, until: int, over_holes: bool = False
 ) -> list[int]:
     """The positions up to `after` whose payloads were erased by facts after `after`."""

@@ -49,7 +49,7 @@ def register(given: str | Path, kind: str) -> RegisterResult:
         with archive_files.locked(directory):
             found = map(bucket_reader.file_of, manifest.load(directory).buckets)
             wanted = {file.name: file for file in found if file is not None}
-            return _as_delta(directory, wanted) if kind == DELTA else _as_iceberg(directory, wanted)
+            return _register_delta(directory, wanted) if kind == DELTA else _register_iceberg(directory, wanted)
     except ModuleNotFoundError as missing:
         raise errors.LakeMissing(library=missing.name or kind) from missing
 
@@ -57,18 +57,18 @@ def register(given: str | Path, kind: str) -> RegisterResult:
 # --- Delta Lake ------------------------------------------------------------------------------------------------------
 
 
-def _as_delta(directory: Path, wanted: dict[str, BucketFile]) -> RegisterResult:
+def _register_delta(directory: Path, wanted: dict[str, BucketFile]) -> RegisterResult:
     from deltalake import DeltaTable, Schema
     from deltalake.transaction import RemoveAction, create_table_with_add_actions
 
     schema = Schema.from_arrow(arrow_schema(COLUMNS))
     if not DeltaTable.is_deltatable(str(directory)):
-        adds = [_added(directory, file) for file in wanted.values()]
+        adds = [_entry(directory, file) for file in wanted.values()]
         create_table_with_add_actions(str(directory), schema, adds, name=TABLE, configuration=_KEPT)
         return RegisterResult(format=DELTA, added=len(adds), removed=0, files=len(wanted))
     table = DeltaTable(str(directory))
     listed = {str(Path(uri.removeprefix("file://")).relative_to(directory)) for uri in table.file_uris()}
-    adds = [_added(directory, file) for name, file in wanted.items() if name not in listed]
+    adds = [_entry(directory, file) for name, file in wanted.items() if name not in listed]
     gone = sorted(listed.difference(wanted))
     if adds or gone:
         now = time.time_ns() // _NS_A_MS
@@ -77,11 +77,11 @@ def _as_delta(directory: Path, wanted: dict[str, BucketFile]) -> RegisterResult:
     return RegisterResult(format=DELTA, added=len(adds), removed=len(gone), files=len(wanted))
 
 
-def _added(directory: Path, file: BucketFile) -> Any:
+def _entry(directory: Path, file: BucketFile) -> Any:
     """The entry of one file. Its statistics come from the manifest, not from the file itself."""
     from deltalake.transaction import AddAction
 
-    bucket_reader.require(directory, file)
+    bucket_reader.require_file(directory, file)
     stats = {"numRecords": file.rows, "minValues": {"position": file.first}, "maxValues": {"position": file.last}}
     found = (directory / file.name).stat()
     return AddAction(
@@ -92,7 +92,7 @@ def _added(directory: Path, file: BucketFile) -> Any:
 # --- Apache Iceberg --------------------------------------------------------------------------------------------------
 
 
-def _as_iceberg(directory: Path, wanted: dict[str, BucketFile]) -> RegisterResult:
+def _register_iceberg(directory: Path, wanted: dict[str, BucketFile]) -> RegisterResult:
     paths = {(directory / file.name).as_uri(): file for file in wanted.values()}
     catalog = iceberg_catalog(directory)
     catalog.create_namespace_if_not_exists(NAMESPACE)
@@ -104,9 +104,9 @@ def _as_iceberg(directory: Path, wanted: dict[str, BucketFile]) -> RegisterResul
         is_kept = listed <= paths.keys() and table.properties.items() >= _BOUNDS.items()
     new = [path for path in paths if not is_kept or path not in listed]
     for path in new:
-        bucket_reader.require(directory, paths[path])
+        bucket_reader.require_file(directory, paths[path])
     if listed and not is_kept:  # a list that still names erased files is made again
-        _forget(directory, catalog)
+        _drop_table(directory, catalog)
     table = catalog.create_table_if_not_exists((NAMESPACE, TABLE), arrow_schema(COLUMNS), properties=_BOUNDS)
     if new:
         table.add_files(new, check_duplicate_files=False)
@@ -114,7 +114,7 @@ def _as_iceberg(directory: Path, wanted: dict[str, BucketFile]) -> RegisterResul
     return RegisterResult(format=ICEBERG, added=len(added), removed=len(removed), files=len(paths))
 
 
-def _forget(directory: Path, catalog: Any) -> None:
+def _drop_table(directory: Path, catalog: Any) -> None:
     """Remove the table and all its metadata: earlier versions stored the first bytes of payloads there."""
     metadata = Path(unquote(urlsplit(catalog.load_table((NAMESPACE, TABLE)).location()).path)) / "metadata"
     catalog.drop_table((NAMESPACE, TABLE))

@@ -21,9 +21,9 @@ from tallystick.pipeline.archive.bucket_writer import (
     GROUP_BYTES,
     StagedBucket,
     StreamEnds,
-    grouped,
+    group_batches,
     parquet_writer,
-    put_heads,
+    write_heads,
 )
 from tallystick.pipeline.archive.manifest import Bucket
 from tallystick.pipeline.source.columns import COLUMNS, arrow_schema
@@ -57,7 +57,7 @@ def stage(storage: Storage, run: str, work: RewriteTask) -> StagedBucket:
         if rows != (expected := sum(bucket.rows for bucket in work.buckets)):
             raise errors.ArchiveDamaged(path=str(storage), reason=f"{rows} rows were rewritten, expected {expected}")
         blocks = [block for bucket in work.buckets for block in bucket.blocks]
-        heads = put_heads(files, ends)
+        heads = write_heads(files, ends)
         return StagedBucket(
             rows=rows, events=files.put(archive_files.EVENTS, draft, rows=rows), heads=heads, blocks=blocks
         )
@@ -67,7 +67,7 @@ def _groups(storage: Storage, work: RewriteTask) -> Iterator[pa.Table]:
     """The rows of the buckets, without the erased payloads."""
     files = [file for bucket in work.buckets if (file := bucket_reader.file_of(bucket)) is not None]
     batches = (batch for file in files for batch in bucket_reader.read(storage, file))
-    return grouped((bucket_reader.without_payloads(batch, work.erased) for batch in batches), GROUP_BYTES)
+    return group_batches((bucket_reader.without_payloads(batch, work.erased) for batch in batches), GROUP_BYTES)
 
 
 def _require_same(storage: Storage, path: Path, groups: Iterator[pa.Table]) -> None:

@@ -68,7 +68,7 @@ def plan(events: int, *, parts_max: int) -> PacketPlan | None:
     return PacketPlan(groups=groups, parts=parts, table_bytes=max(TABLE_BYTES_MIN, groups * TABLE_BYTES_A_GROUP))
 
 
-def packed(
+def packet_table(
     spark: SparkSession,
     pieces: list[LogPiece],
     reader: PieceReader,
@@ -166,7 +166,7 @@ def _encoded(table: pa.Table, name: str) -> pa.DictionaryArray:
     return table.column(name).combine_chunks().dictionary_encode()
 
 
-def unpacked(batches: Batches, projection: Any, catalog: Catalog) -> Iterator[Keyed]:
+def unpack(batches: Batches, projection: Any, catalog: Catalog) -> Iterator[Keyed]:
     """Keys, their groups, and the upcast events of packets, in order."""
     name = key_name(projection)
     schema = columns.arrow_schema(COLUMNS)

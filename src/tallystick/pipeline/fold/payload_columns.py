@@ -22,7 +22,7 @@ from tallystick.projections.summary import numbers
 from tallystick.projections.summary.compiled import attribute, lifter, shape
 from tallystick.projections.summary.measures import tag
 from tallystick.projections.summary.model import Summary
-from tallystick.projections.summary.sql import asked
+from tallystick.projections.summary.sql import summary_query
 from tallystick.store.summary_sql import ANY, DECIMAL, INTEGER, TEXT, Aggregate
 from tallystick.store.views import BY_KIND, BY_PAYLOAD, BY_STREAM, KEY_CHARACTERS_MAX
 
@@ -45,7 +45,7 @@ class PayloadExtractor:
 
     def __init__(self, summary: Summary) -> None:
         self._summary = summary
-        self._asked = asked(summary)
+        self._asked = summary_query(summary)
         self._in_payload = summary.key.startswith(BY_PAYLOAD)
         paths = ["payload." + ".".join(one.path) for one in self._asked.aggregates if one.path]
         self._paths = list(dict.fromkeys([*paths, summary.key] if self._in_payload else paths))
@@ -88,7 +88,7 @@ class PayloadExtractor:
     def _judged(self, table: pa.Table) -> dict[str, Values]:
         """The values at each path, the slow way; raises if a measure refuses an event."""
         events = [_event(*row) for row in zip(*(_array(table, name).to_pylist() for name in NEEDED), strict=True)]
-        self._summary.folded(events)
+        self._summary.accounts_from(events)
         found = list(zip(*map(self._lift, events), strict=True)) or [()] * len(self._paths)
         return dict(zip(self._paths, map(list, found), strict=True))
 

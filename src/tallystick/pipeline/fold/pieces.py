@@ -17,10 +17,10 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
 from tallystick.pipeline.archive import bucket_reader
 from tallystick.pipeline.archive.bucket_reader import BucketFile
-from tallystick.pipeline.archive.bucket_writer import grouped
+from tallystick.pipeline.archive.bucket_writer import group_batches
 from tallystick.pipeline.source.columns import COLUMNS, Batches
 from tallystick.pipeline.source.data_source import read_range
-from tallystick.pipeline.source.log_query import LogQuery, absolute
+from tallystick.pipeline.source.log_query import LogQuery, absolute_url
 from tallystick.pipeline.source.partitions import Range, split
 from tallystick.pipeline.storage.port import Storage
 from tallystick.pipeline.whole_log import WholeLog
@@ -77,7 +77,7 @@ class PieceReader(msgspec.Struct, frozen=True, kw_only=True):
             found = read_range(self.query, self.names, Range(piece.after, piece.until))
         if self.streams is not None:
             found = filter(len, map(self.streams.of, found))
-        return grouped((part for batch in found for part in _bounded(batch, table_bytes)), table_bytes)
+        return group_batches((part for batch in found for part in _bounded(batch, table_bytes)), table_bytes)
 
     def _of_file(self, file: BucketFile, erased: tuple[int, ...], table_bytes: int) -> Batches:
         assert self.storage is not None
@@ -106,12 +106,12 @@ def _bounded(batch: pa.RecordBatch, table_bytes: int) -> Batches:
         yield batch.slice(begin, rows)
 
 
-def cut(
+def cut_pieces(
     source: WholeLog, types: tuple[str, ...], *, cores: int, streams: StreamFilter | None = None
 ) -> tuple[list[LogPiece], PieceReader]:
     """The pieces of the whole log, in order, and a reader for the events of these types and streams."""
     query = LogQuery(
-        url=absolute(source.url),
+        url=absolute_url(source.url),
         until=source.until,
         selection=Selection(types=frozenset(types)),
         over_pruned=source.over_pruned,
@@ -125,7 +125,7 @@ def cut(
 
 def _archived(source: WholeLog, cores: int) -> list[LogPiece]:
     """The pieces of an archive."""
-    return [_piece(files, source.erased) for files in bucket_reader.shared(_files(source), cores=cores)]
+    return [_piece(files, source.erased) for files in bucket_reader.read_shares(_files(source), cores=cores)]
 
 
 def _piece(files: tuple[BucketFile, ...], erased: tuple[int, ...]) -> LogPiece:

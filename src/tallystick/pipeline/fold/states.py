@@ -53,11 +53,11 @@ def fold(
     row: AsRow | None = None,
 ) -> DataFrame:
     """(key, state, mark): the rows of a projection over the whole log, or what `row` returns for each state."""
-    events, runs = keyed(spark, source, projection, catalog, streams=streams)
+    events, runs = keyed_events(spark, source, projection, catalog, streams=streams)
     return events.mapInArrow(_folding(projection, catalog, runs, row or _row), ROWS_DDL)
 
 
-def keyed(
+def keyed_events(
     spark: SparkSession,
     source: WholeLog,
     projection: Any,
@@ -75,14 +75,14 @@ def keyed(
         if keys is not None:
             found = found.where(F.col(key_name(projection)).isin(list(keys)))
         return in_order(found, projection), _keyed
-    cut, reader = pieces.cut(source, projection.types, cores=tasks.cores(spark), streams=streams)
-    return packets.packed(spark, cut, reader, projection, catalog, plan, keys), packets.unpacked
+    cut, reader = pieces.cut_pieces(source, projection.types, cores=tasks.cores(spark), streams=streams)
+    return packets.packet_table(spark, cut, reader, projection, catalog, plan, keys), packets.unpack
 
 
-def in_order(keyed: DataFrame, projection: Any) -> DataFrame:
+def in_order(events: DataFrame, projection: Any) -> DataFrame:
     """The events of each key together, in the order of the projection."""
     key = F.col(key_name(projection))
-    together = keyed.withColumn(_HASH, F.xxhash64(key)).repartition(F.col(_HASH))
+    together = events.withColumn(_HASH, F.xxhash64(key)).repartition(F.col(_HASH))
     if projection.order == model.BY_POSITION:
         order = [F.col("position")]
     else:
@@ -145,7 +145,7 @@ def _rows(runs: Iterator[Keyed], projection: Any, as_row: AsRow) -> Iterator[Row
                     group = at
                 current = key
                 state = waiting[key][0] if key in waiting else projection.initial()
-            state = applied(projection, state, event)
+            state = apply_event(projection, state, event)
             last = event
     if current is not None and last is not None:
         waiting[current] = (state, located(last))
@@ -172,20 +172,20 @@ def _ended(projection: Any, waiting: dict[str, tuple[Any, Any]], as_row: AsRow) 
     return (as_row(projection, key, state, last) for key, (state, last) in waiting.items())
 
 
-def applied(projection: Any, state: Any, event: Event) -> Any:
+def apply_event(projection: Any, state: Any, event: Event) -> Any:
     """The state after an event; an error of the projection is raised with the event's name."""
     try:
         state = projection.apply(state, event)
     except errors.TallyError:
         raise
     except Exception as problem:
-        raise failed(projection, event, f"{type(problem).__name__}: {problem}") from problem
+        raise failure(projection, event, f"{type(problem).__name__}: {problem}") from problem
     if state is None:
-        raise failed(projection, event, model.NO_STATE)
+        raise failure(projection, event, model.NO_STATE)
     return state
 
 
-def failed(projection: Any, event: Event | _LastEvent, reason: str) -> errors.TallyError:
+def failure(projection: Any, event: Event | _LastEvent, reason: str) -> errors.TallyError:
     """The error for a projection or reducer that failed at an event."""
     if isinstance(projection, Reducer):
         return errors.ReducerFailed(name=projection.name, stream=event.stream, seq=event.seq, reason=reason)
@@ -194,19 +194,19 @@ def failed(projection: Any, event: Event | _LastEvent, reason: str) -> errors.Ta
     )
 
 
-def encoded(projection: Any, state: Any, last: Any) -> bytes:
+def encode_state(projection: Any, state: Any, last: Any) -> bytes:
     """The canonical bytes of a state; an invalid state is refused with the name of its last event."""
     try:
         return canonical.encode_state(state)
     except errors.InvalidInput as problem:
-        raise failed(projection, last, problem.message) from problem
+        raise failure(projection, last, problem.message) from problem
 
 
 def _row(projection: Any, key: str, state: Any, last: Any) -> Row:
-    body = encoded(projection, state, last)
+    body = encode_state(projection, state, last)
     if projection.order == model.BY_POSITION:
         return key, body, b""
     mark = projection.mark(last)
     if mark is None:
-        raise failed(projection, last, "it has no lamport in its meta")
+        raise failure(projection, last, "it has no lamport in its meta")
     return key, body, mark

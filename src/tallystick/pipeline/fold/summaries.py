@@ -24,7 +24,7 @@ from tallystick.pipeline.whole_log import WholeLog
 from tallystick.projections.summary.compiled import Accounts
 from tallystick.projections.summary.measures import untagged
 from tallystick.projections.summary.model import Summary
-from tallystick.projections.summary.sql import accounts, asked
+from tallystick.projections.summary.sql import accounts, summary_query
 from tallystick.store import summary_sql
 
 TABLE_BYTES = 4 << 20
@@ -37,13 +37,13 @@ _COLLECTING = summary_sql.AggregateSyntax(
 
 def fold(spark: SparkSession, source: WholeLog, summary: Summary) -> DataFrame:
     """(key, state, mark): the rows of a summary over the whole log."""
-    found, reader = pieces.cut(source, tuple(summary.types), cores=tasks.cores(spark))
+    found, reader = pieces.cut_pieces(source, tuple(summary.types), cores=tasks.cores(spark))
     reader = msgspec.structs.replace(reader, names=NEEDED)
 
     def extract(piece: pieces.LogPiece) -> Batches:
         return map(PayloadExtractor(summary).batch, reader.tables(piece, TABLE_BYTES))
 
-    return states(grouped(tasks.table(spark, found, extract, ddl(summary)), summary), summary)
+    return states(aggregates(tasks.table(spark, found, extract, ddl(summary)), summary), summary)
 
 
 def ddl(summary: Summary) -> str:
@@ -51,9 +51,9 @@ def ddl(summary: Summary) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in PayloadExtractor(summary).fields)
 
 
-def grouped(columns: DataFrame, summary: Summary) -> DataFrame:
+def aggregates(columns: DataFrame, summary: Summary) -> DataFrame:
     """The aggregates of each key and window, by Spark SQL."""
-    question = asked(summary)
+    question = summary_query(summary)
     ranked = columns.selectExpr("*", *summary_sql.ranked(question))
     return ranked.groupBy("key", "win").agg(*map(F.expr, summary_sql.collected(_COLLECTING, question)))
 
@@ -63,11 +63,11 @@ def states(groups: DataFrame, summary: Summary) -> DataFrame:
 
     def run(batches: Batches) -> Batches:
         with mark_errors():
-            found = (list(batches),) if asked(summary).window_ns else ([batch] for batch in batches)
+            found = (list(batches),) if summary_query(summary).window_ns else ([batch] for batch in batches)
             for some in found:
                 yield _rows(accounts_of(summary, _listed(some)), summary)
 
-    together = groups.repartition(F.col("key")) if asked(summary).window_ns else groups
+    together = groups.repartition(F.col("key")) if summary_query(summary).window_ns else groups
     return together.mapInArrow(run, ROWS_DDL)
 
 

@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 
 from tallystick.pipeline.archive import archive_files, bucket_reader, bucket_writer, manifest, rewrite
 from tallystick.pipeline.archive.bucket_writer import StagedBucket
-from tallystick.pipeline.archive.history import erasures, require_same_history
+from tallystick.pipeline.archive.history import erased_positions, require_same_history
 from tallystick.pipeline.archive.manifest import Bucket, DataFile, Manifest
 from tallystick.pipeline.archive.rewrite import RewriteTask
-from tallystick.pipeline.source.log_query import LogQuery, absolute, open_log, require_order
+from tallystick.pipeline.source.log_query import LogQuery, absolute_url, open_log, require_order
 from tallystick.pipeline.source.partitions import Range, split
 from tallystick.pipeline.spark.failures import clear
 from tallystick.pipeline.spark.progress import Show, watched
@@ -71,15 +71,15 @@ def _archive(
         before = manifest.load_or_begin(storage, store.log.store_id)
         require_same_history(storage, before, store, spark)
         head = store.log.head() if until is None else min(until, store.log.head())
-        erased = erasures(store, spark, after=before.through, until=head)
+        erased = erased_positions(store, spark, after=before.through, until=head)
     existing = archive_files.archive_file_names(storage)
     buckets = _new_buckets(spark, url, storage, run, before, head, bucket_events)
     kept, gone = _without_erased(spark, storage, run, before, erased)
     with open_log(url) as store:
         buckets = _note_lacking(store, buckets)
         after = _next(store, before, [*kept, *buckets], max(head, before.through))
-    old = archive_files.superseded(gone, grace_seconds=0)  # files with erased payloads get no grace period
-    waiting = archive_files.without_grace(archive_files.still_existing(existing, before.superseded), erased)
+    old = archive_files.superseded_entries(gone, grace_seconds=0)  # files with erased payloads get no grace period
+    waiting = archive_files.without_grace(archive_files.existing_entries(existing, before.superseded), erased)
     after = msgspec.structs.replace(after, superseded=[*waiting, *old], run=run)
     after = archive_files.commit(storage, before, after, existing, is_new=bool(buckets or gone))
     return ArchiveResult(
@@ -99,7 +99,7 @@ def _new_buckets(
     spark: SparkSession, url: str, storage: Storage, run: str, before: Manifest, head: int, bucket_events: int
 ) -> list[Bucket]:
     """Write the events after the last bucket, one task and one file per bucket."""
-    query = LogQuery(url=absolute(url), until=head, over_pruned=True)
+    query = LogQuery(url=absolute_url(url), until=head, over_pruned=True)
     ranges = split(before.through, head, partition_events=bucket_events)
     done = bucket_writer.stage(spark, query, ranges, storage, run)
     return [_bucket(staged, part) for staged, part in zip(done, ranges, strict=True)]

@@ -69,8 +69,8 @@ def _compact(spark: SparkSession, storage: Storage, bucket_events: int, grace_se
     wrong = {position for row in twice for position in row["positions"]}
     is_hopeless = len(twice) > PROBLEMS_MAX
     buckets, gone = (before.buckets, []) if is_hopeless else _merged(spark, storage, run, before, bucket_events, wrong)
-    old = archive_files.superseded(gone, grace_seconds=grace_seconds)
-    waiting = archive_files.still_existing(existing, before.superseded)
+    old = archive_files.superseded_entries(gone, grace_seconds=grace_seconds)
+    waiting = archive_files.existing_entries(existing, before.superseded)
     after = msgspec.structs.replace(before, buckets=buckets, superseded=[*waiting, *old], run=run)
     after = archive_files.commit(storage, before, after, existing, is_new=buckets != before.buckets)
     return CompactResult(
@@ -90,10 +90,10 @@ def _repeated(spark: SparkSession, storage: Storage, before: Manifest, bucket_ev
         return []
     listed = msgspec.structs.replace(before, buckets=found)
     events = read_archive(spark, storage, listed, columns=("id", "position", "stream", "seq"))
-    return repeated(events).orderBy("position").limit(PROBLEMS_MAX + 1).collect()
+    return repeated_ids(events).orderBy("position").limit(PROBLEMS_MAX + 1).collect()
 
 
-def repeated(events: DataFrame) -> DataFrame:
+def repeated_ids(events: DataFrame) -> DataFrame:
     """(id, position, positions, stream, seq) of every id that events share: the first event, and all positions."""
     grouped = (
         events.select("id", "position", "stream", "seq")

@@ -20,7 +20,7 @@ from tallystick.event import canonical
 from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event
 from tallystick.pipeline.fold.pieces import StreamFilter
-from tallystick.pipeline.fold.states import Runs, applied, encoded, fold, keyed
+from tallystick.pipeline.fold.states import Runs, apply_event, encode_state, fold, keyed_events
 from tallystick.pipeline.source.columns import Batches
 from tallystick.pipeline.spark.failures import clear, mark_errors
 from tallystick.pipeline.spark.progress import Show, watched
@@ -114,11 +114,11 @@ class Both:
     def apply(self, states: tuple[Any, Any], event: Event) -> tuple[Any, Any]:
         """What each makes of an event."""
         old, new = self.versions
-        return applied(old, states[0], event), applied(new, states[1], event)
+        return apply_event(old, states[0], event), apply_event(new, states[1], event)
 
     def differ(self, states: tuple[Any, Any], last: Any) -> bool:
         """Whether the states are not the same."""
-        old, new = (encoded(version, state, last) for version, state in zip(self.versions, states, strict=True))
+        old, new = (encode_state(version, state, last) for version, state in zip(self.versions, states, strict=True))
         return old != new
 
 
@@ -162,7 +162,7 @@ def _differences(
     spark: SparkSession, source: WholeLog, both: Both, catalog: Catalog, streams: StreamFilter, keys: list[str]
 ) -> list[KeyDifference]:
     """Where these keys begin to differ, and how their last states differ."""
-    events, runs = keyed(spark, source, both, catalog, streams=streams, keys=keys)
+    events, runs = keyed_events(spark, source, both, catalog, streams=streams, keys=keys)
     rows = events.mapInArrow(_difference_task(both, catalog, runs), "key string, found binary").orderBy("key").collect()
     return [msgspec.json.decode(bytes(row["found"]), type=KeyDifference) for row in rows]
 

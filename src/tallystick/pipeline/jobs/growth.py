@@ -73,7 +73,7 @@ def growth(
     """Report on all events of a log and its archive."""
     with clear(), watched(spark, "growth", show):
         source = whole_log(url, archive, over_pruned=True, ordered=False, spark=spark)
-        table = sized(source.table(spark, columns=_COLUMNS)).persist()
+        table = event_sizes(source.table(spark, columns=_COLUMNS)).persist()
         try:
             types = [_type(row.asDict()) for row in by_type(table).collect()]
             days = [Day(**row.asDict()) for row in by_day(table).collect()]
@@ -82,7 +82,7 @@ def growth(
     return report(url, source.until, types, days)
 
 
-def sized(events: DataFrame) -> DataFrame:
+def event_sizes(events: DataFrame) -> DataFrame:
     """(type, stream, day, size) of every event."""
     names = ("stream", "type", "payload", "meta", "signature")
     size: Column = F.lit(_FIXED_BYTES)

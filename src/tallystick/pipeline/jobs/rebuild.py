@@ -60,14 +60,14 @@ def _fill(spark: SparkSession, store: Store, projection: Any, staged: Place, arc
     """Write the rows that Spark folds, and after the last row the position up to which they go."""
     views, position = store.log.views, staged.position
     source = whole_log(address_of(store), archive, spark=spark)
-    with computed(folded(spark, store, projection, source)) as found:
+    with cached(fold_rows(spark, store, projection, source)) as found:
         for rows in chunks(found):
             views.write(staged, rows, previous=position)
     last = iterate.event_at(store.log, source.until)
     views.write(staged.moved(source.until, last), [], previous=position)
 
 
-def folded(spark: SparkSession, store: Store, projection: Any, source: WholeLog) -> DataFrame:
+def fold_rows(spark: SparkSession, store: Store, projection: Any, source: WholeLog) -> DataFrame:
     """The rows of a projection over the whole log."""
     catalog = only_upcasters(store.catalog)  # type: ignore[arg-type]
     projection.prepare(store, until=source.until)
@@ -78,7 +78,7 @@ def folded(spark: SparkSession, store: Store, projection: Any, source: WholeLog)
 
 
 @contextmanager
-def computed(rows: DataFrame) -> Iterator[DataFrame]:
+def cached(rows: DataFrame) -> Iterator[DataFrame]:
     """The rows, computed on all cores: iterating over a table computes one partition after the other."""
     kept = rows.persist(StorageLevel.DISK_ONLY)
     try:

@@ -19,10 +19,10 @@ import tallystick
 from tallystick.event import canonical, chain
 from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event
-from tallystick.pipeline.fold.states import applied
+from tallystick.pipeline.fold.states import apply_event
 from tallystick.pipeline.source import columns
 from tallystick.pipeline.source.columns import Batches
-from tallystick.pipeline.source.log_query import absolute
+from tallystick.pipeline.source.log_query import absolute_url
 from tallystick.pipeline.spark.failures import clear, mark_errors
 from tallystick.pipeline.spark.progress import Show, watched
 from tallystick.pipeline.spark.user_modules import only_upcasters, ship_modules
@@ -88,7 +88,7 @@ def replay_check(
     codes = {item.name: ReducerCode(item, known.upcaster_digest(item.types or None).hex()) for item in reducers}
     with clear(), watched(spark, "replay-check", show):
         source = whole_log(url, archive, over_pruned=True, spark=spark)
-        found = verdicts(source.table(spark), absolute(url), codes, known).persist()
+        found = verdicts(source.table(spark), absolute_url(url), codes, known).persist()
         counts = {row["verdict"]: row["count"] for row in found.groupBy("verdict").count().collect()}
         differences = _listed(found, DIFFERENT)
         others = _listed(found, NOT_COMPARABLE)
@@ -250,7 +250,7 @@ class _Run:
             self.is_whole = False  # a state after a gap proves nothing
             return
         if not self.reducer.types or event.type in self.reducer.types:
-            self._state = applied(self.reducer, self._state, event)
+            self._state = apply_event(self.reducer, self._state, event)
         self._seq = event.seq
         self.is_begun = self.is_begun or not self._from_start
         self.is_whole = self._from_start

@@ -24,7 +24,7 @@ from tallystick.pipeline.fold.keys import with_key
 from tallystick.pipeline.fold.states import in_order
 from tallystick.pipeline.source import columns
 from tallystick.pipeline.source.data_source import read_range
-from tallystick.pipeline.source.log_query import LogQuery, absolute, head_past
+from tallystick.pipeline.source.log_query import LogQuery, absolute_url, head_past
 from tallystick.pipeline.source.partitions import split
 from tallystick.pipeline.spark import tasks
 from tallystick.pipeline.spark.failures import mark_errors
@@ -74,7 +74,7 @@ def stream(
     if projection.kind != ROWS:
         raise errors.ProjectionInvalid(name=projection.name, reason="it owns SQL tables, which Spark cannot write")
     location = checkpoint_of(spark, checkpoint)
-    job = ProjectionJob(absolute(url), projection, only_upcasters(catalog))
+    job = ProjectionJob(absolute_url(url), projection, only_upcasters(catalog))
     ship_modules(projection, job.catalog)
     with job.open(for_rows=True) as store:
         after = PlaceKeeper(store, projection, store.log.views).live().position

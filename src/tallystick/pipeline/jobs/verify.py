@@ -25,7 +25,7 @@ from tallystick.pipeline.archive.bucket_writer import HEADS
 from tallystick.pipeline.archive.history import as_witness, why_not_witnessed, witnesses
 from tallystick.pipeline.archive.manifest import Manifest
 from tallystick.pipeline.source.columns import Batches
-from tallystick.pipeline.source.log_query import absolute, open_log
+from tallystick.pipeline.source.log_query import absolute_url, open_log
 from tallystick.pipeline.spark import tasks
 from tallystick.pipeline.spark.failures import clear, mark_errors
 from tallystick.pipeline.spark.progress import Show, watched
@@ -87,7 +87,7 @@ def verify(
         found = VerifyResult(until=source.until, archived=source.through, streams=seen["streams"])
         _add_known_problems(source, found)
         pieces = piece_check.pieces_of(source, cores=tasks.cores(spark))
-        with _persisted(piece_check.checked(own, source, pieces)) as checked:
+        with _persisted(piece_check.check_pieces(own, source, pieces)) as checked:
             _check_rows(source, checked, heads.where("stream != ''"), 0 if source.by_stream else seen["head"], found)
     return found
 
@@ -98,7 +98,7 @@ def _heads(spark: SparkSession, url: str) -> DataFrame:
     They are read before the table is fixed, so that the table has at least these events; and by a task, since there
     may be many streams.
     """
-    address = absolute(url)
+    address = absolute_url(url)
 
     def run(batches: Batches) -> Batches:
         with mark_errors(), open_log(address) as store:
@@ -194,7 +194,7 @@ def _check_rows(source: WholeLog, checked: DataFrame, heads: DataFrame, until: i
     control = checked.where(F.col("kind") == FACT).select(*names, "type", "payload")
     suspects = checked.where(F.col("kind") == SUSPECT).select(*names, "checksum", "gone")
     own = checked.where(F.col("kind") == PROBLEM).select(*findings.FINDING)
-    with _persisted(findings.stitched(checked)) as stitched:
+    with _persisted(findings.stitch(checked)) as stitched:
         unknown = findings.unknown_facts(control, heads, until=until)
         with _persisted(_trusted(control, unknown, stitched, suspects) if counts.facts else control) as trusted:
             if source.manifest is not None:
@@ -205,7 +205,7 @@ def _check_rows(source: WholeLog, checked: DataFrame, heads: DataFrame, until: i
             following = findings.with_cuts(stitched, claims.pruned) if counts.facts else findings.without_cuts(stitched)
             wrong = [own, findings.wrong_places(following)]
             if counts.facts or counts.suspects:
-                wrong += [unknown, findings.unexplained(suspects, claims.erased)]
+                wrong += [unknown, findings.unexplained_payloads(suspects, claims.erased)]
             _check_claims(source, checked, claims, counts, wrong, found)
             if found.signed or found.community:
                 _check_signatures(following, found)
@@ -249,7 +249,7 @@ def _check_claims(
     source: WholeLog, checked: DataFrame, claims: _Claims, counts: _Counts, wrong: list[DataFrame], found: VerifyResult
 ) -> None:
     """Check the claims about single events. Events that no piece has reported are looked up in the whole log."""
-    with _persisted(findings.unmatched(claims.heads, findings.last_of(checked))) as ends:
+    with _persisted(findings.unmatched_heads(claims.heads, findings.stream_ends(checked))) as ends:
         gone = claims.suspects.where("gone").select("stream", "seq")
         still = claims.erased.join(gone, ["stream", "seq"], "left_anti")
         named = [ends, *([still, claims.sealed] if counts.facts else [])]
@@ -269,8 +269,10 @@ def _located(source: WholeLog, checked: DataFrame, places: DataFrame, count: int
     spark = checked.sparkSession
     events = source.tail(spark, columns=piece_check.LOCATED)
     if source.storage is not None:
-        events = piece_check.stored(spark, source.storage, _readable(checked, archive_files.EVENTS)).unionAll(events)
-    return findings.at_places(events, F.broadcast(places) if count <= PLACES_SENT_MAX else places)
+        events = piece_check.stored_events(spark, source.storage, _readable(checked, archive_files.EVENTS)).unionAll(
+            events
+        )
+    return findings.located(events, F.broadcast(places) if count <= PLACES_SENT_MAX else places)
 
 
 def _readable(checked: DataFrame, folder: str) -> list[str]:
@@ -285,10 +287,10 @@ def _check_streams(source: WholeLog, checked: DataFrame, found: VerifyResult) ->
     spark, names = checked.sparkSession, _readable(checked, archive_files.HEADS)
     if not names or source.storage is None:
         return
-    archived = piece_check.stored(spark, source.storage, _readable(checked, archive_files.EVENTS))
-    ends = piece_check.ends(spark, source.storage, names)
+    archived = piece_check.stored_events(spark, source.storage, _readable(checked, archive_files.EVENTS))
+    ends = piece_check.stored_ends(spark, source.storage, names)
     nothing = checked.limit(0).select("stream", F.col("seq").alias("through"))
-    missing = findings.wrong_heads(findings.at_places(archived, findings.places(ends)), ends, nothing)
+    missing = findings.wrong_heads(findings.located(archived, findings.places(ends)), ends, nothing)
     _add(missing.unionAll(findings.unknown_events(archived, ends)), found)
 
 

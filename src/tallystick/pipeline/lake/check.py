@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallystick import errors
-from tallystick.pipeline.archive.history import erasures
+from tallystick.pipeline.archive.history import erased_positions
 from tallystick.pipeline.lake import history
 from tallystick.pipeline.lake.chains import Chains
 from tallystick.pipeline.lake.comparison import TableComparison
@@ -77,7 +77,7 @@ def verify(
         require_content(table, mark, projection="")
         history.require_same_log(table, mark, store)
         source = whole_log(url, archive, over_pruned=True, over_holes=True, seen=mark.through)
-        later = set(erasures(store, after=mark.through, until=source.until, over_holes=True))
+        later = set(erased_positions(store, after=mark.through, until=source.until, over_holes=True))
     found = TableVerifyResult(format=table.format, through=mark.through, head=source.until)
     _Check(table, mark, source, later, found).run(show)
     return found
@@ -99,10 +99,10 @@ class _Check:
         """Check the files, then the rows, then the table as a whole."""
         known = list(self._files())
         windows = list(_windows(self._source, self._mark.through))
-        self._found.add(_beyond(self._table.storage, known, self._mark.through))
+        self._found.add(_rows_beyond(self._table.storage, known, self._mark.through))
         for number, window in enumerate(windows):
             rows = self._rows(known, window)
-            self._found.add(self._chains.take(_placed(rows)))
+            self._found.add(self._chains.take(_rows_in_streams(rows)))
             self._found.add(self._compared(window, rows))
             if show is not None:
                 show(number + 1, len(windows))
@@ -185,7 +185,7 @@ def _windows(source: WholeLog, through: int) -> Iterator[Range]:
         yield Range(begin, min(begin + WINDOW, through))
 
 
-def _beyond(storage: Storage, known: list[ReadableFile], through: int) -> Iterator[Problem]:
+def _rows_beyond(storage: Storage, known: list[ReadableFile], through: int) -> Iterator[Problem]:
     """Rows before the first position or after the mark."""
     for one in known:
         for first, last in ((-(1 << 63), 0), (through + 1, (1 << 63) - 1)):
@@ -195,7 +195,7 @@ def _beyond(storage: Storage, known: list[ReadableFile], through: int) -> Iterat
                     yield Problem("row", reason, position, stream or "", seq or 0)
 
 
-def _placed(rows: pa.Table) -> pa.Table:
+def _rows_in_streams(rows: pa.Table) -> pa.Table:
     """The rows with a stream and a seq. Others have no chain; the comparison reports them."""
     return rows.filter(pc.and_(pc.is_valid(rows["stream"]), pc.is_valid(rows["seq"])))
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tallystick import errors
 from tallystick.pipeline.archive import bucket_reader
-from tallystick.pipeline.archive.history import erasures
+from tallystick.pipeline.archive.history import erased_positions
 from tallystick.pipeline.lake import history
 from tallystick.pipeline.lake.schema import BUCKETS, BUCKETS_MAX, SCHEMA, with_partitions
 from tallystick.pipeline.lake.table import (
@@ -33,7 +33,7 @@ from tallystick.pipeline.lake.table import (
 )
 from tallystick.pipeline.source.columns import COLUMNS
 from tallystick.pipeline.source.data_source import read_range
-from tallystick.pipeline.source.log_query import LogQuery, absolute, open_log, require_order
+from tallystick.pipeline.source.log_query import LogQuery, absolute_url, open_log, require_order
 from tallystick.pipeline.source.partitions import Range
 from tallystick.pipeline.spark.progress import Show
 from tallystick.pipeline.storage.port import Storage
@@ -68,13 +68,13 @@ def append(
     if buckets is not None and not 1 <= buckets <= BUCKETS_MAX:
         raise errors.InvalidValue(what="buckets", value=str(buckets), must=f"from 1 to {BUCKETS_MAX}")
     table = table_at(destination, format)
-    begun = retry_commit(table, lambda: _begun(table, url, buckets))
+    begun = retry_commit(table, lambda: _require_mark(table, url, buckets))
     _require_buckets(table, begun, buckets)
     source = _source(url, archive, begun.through)
     erased = retry_commit(table, lambda: _erase(table, source))
     events = commits = 0
     while (
-        added := retry_commit(table, lambda: _added(table, source, commit_events or table.commit_events))
+        added := retry_commit(table, lambda: _append_next(table, source, commit_events or table.commit_events))
     ) is not None:
         events, commits = events + added, commits + 1
         if show is not None:
@@ -92,7 +92,7 @@ def append(
     )
 
 
-def _begun(table: Table, url: str, buckets: int | None) -> TableMark:
+def _require_mark(table: Table, url: str, buckets: int | None) -> TableMark:
     """The mark of the table of this log; the table is created if it does not exist."""
     with open_log(url) as store:
         require_order(store, what="make a table of")
@@ -128,10 +128,10 @@ def _erase(table: Table, source: WholeLog) -> int:
 
 
 def _erased_since(store: Store, mark: TableMark, source: WholeLog) -> list[int]:
-    return erasures(store, after=mark.through, until=source.until)
+    return erased_positions(store, after=mark.through, until=source.until)
 
 
-def _added(table: Table, source: WholeLog, commit_events: int) -> int | None:
+def _append_next(table: Table, source: WholeLog, commit_events: int) -> int | None:
     """Add the next rows after the mark; the number of rows, or None if no event is after it."""
     mark = read_mark(table)
     if mark.through >= source.until:
@@ -171,7 +171,7 @@ def _events_of(source: WholeLog, part: Range, over_pruned: bool) -> Iterator[pa.
                 yield bucket_reader.without_payloads(_within(batch, part), source.erased)
     after = max(part.after, source.through)
     if after < part.until:
-        query = LogQuery(url=absolute(source.url), until=part.until, over_pruned=over_pruned, final=True)
+        query = LogQuery(url=absolute_url(source.url), until=part.until, over_pruned=over_pruned, final=True)
         yield from read_range(query, COLUMNS, Range(after, part.until))
 
 

@@ -76,7 +76,7 @@ def replace(
     table = table_at(destination, format)
     with open_log(url) as store:
         reader = ViewReader(store, projection)
-        found, changed = retry_commit(table, lambda: _replaced(table, store, reader))
+        found, changed = retry_commit(table, lambda: _replace_rows(table, store, reader))
     return TableReplaceResult(
         format=table.format,
         projection=projection,
@@ -94,7 +94,7 @@ def _left(table: Table) -> int:
     return table.left()
 
 
-def _replaced(table: Table, store: Store, reader: ViewReader) -> tuple[Fingerprint, bool]:
+def _replace_rows(table: Table, store: Store, reader: ViewReader) -> tuple[Fingerprint, bool]:
     """Write the rows as they are now, unless the table has them already."""
     found = reader.fingerprint()
     wanted = TableMark(

@@ -14,7 +14,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, Strin
 
 from tallystick import errors
 from tallystick.pipeline.source import columns
-from tallystick.pipeline.source.log_query import absolute, named, parse
+from tallystick.pipeline.source.log_query import absolute_url, lower_case_names, parse
 from tallystick.store.urls import redacted
 
 _KEY = "tallystick.options"
@@ -31,7 +31,7 @@ _COPY = "option."  # Spark passes each option a second time, with this prefix
 
 def schema(options: Mapping[str, str]) -> StructType:
     """Every column of an event; for `CREATE TABLE` also the options that a reader will need."""
-    given, kept = named(options), None
+    given, kept = lower_case_names(options), None
     if _PROVIDER in given:
         kept = {_KEY: msgspec.json.encode(_checked(given)).decode()}
     found = StructType()
@@ -46,7 +46,7 @@ def _checked(given: Mapping[str, str]) -> dict[str, str]:
     if "path" in own:
         reason = "name the log by OPTIONS (url '...'), not by a path or a LOCATION"
         raise errors.NotForSpark(what="CREATE TABLE over", url=own["path"], reason=reason)
-    url = absolute(parse(own).url)
+    url = absolute_url(parse(own).url)
     if redacted(url) != url:
         must = "without a password here: tables that are written from this one copy its options. Use PGPASSFILE"
         raise errors.InvalidValue(what="option url", value=redacted(url), must=must)

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from tallystick import errors
 from tallystick.event import chain
 from tallystick.pipeline.source import adbc, catalog_table, columns, partitions
-from tallystick.pipeline.source.log_query import LogQuery, head_past, named, open_asked, parse
+from tallystick.pipeline.source.log_query import LogQuery, head_past, lower_case_names, open_for, parse
 from tallystick.pipeline.source.partitions import Range
 from tallystick.pipeline.source.stream_ranges import StreamRange
 from tallystick.pipeline.spark.failures import mark_errors
@@ -37,7 +37,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[Any]:
         """Ranges up to the safe head. Spark plans a table once, so every query of the table sees the same events."""
-        with mark_errors(), open_asked(self._query) as store:
+        with mark_errors(), open_for(self._query) as store:
             return list(partitions.plan(store, self._query))
 
     def read(self, partition: Any) -> columns.Batches:
@@ -47,7 +47,7 @@ class BatchReader(DataSourceReader):
 
 def read_range(query: LogQuery, names: tuple[str, ...], part: Range | StreamRange) -> columns.Batches:
     """The events of a range as Arrow batches of these columns."""
-    with mark_errors(), open_asked(query) as store:
+    with mark_errors(), open_for(query) as store:
         if isinstance(part, Range) and isinstance(store.log, SqlServerLog) and adbc.is_installed():
             came = 0
             for batch in _from_server(store, store.log, query, names, part):
@@ -113,7 +113,7 @@ class TallystickSource(DataSource):
             return LogStreamReader(self._asked(schema), columns.require_columns(schema))
 
     def _asked(self, schema: StructType) -> LogQuery:
-        return parse(catalog_table.options(schema) | named(self.options))
+        return parse(catalog_table.options(schema) | lower_case_names(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """A writer that appends a table."""

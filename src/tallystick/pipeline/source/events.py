@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tallystick.pipeline.source.columns import COLUMNS, SPARK_TYPES
 from tallystick.pipeline.source.data_source import NAME
-from tallystick.pipeline.source.log_query import absolute
+from tallystick.pipeline.source.log_query import absolute_url
 from tallystick.pipeline.spark import tasks
 
 
@@ -33,7 +33,7 @@ def read_events(
     A DataFrame is planned once: call again for newer events. `final` is for an `until` that was a safe head of this
     log, `unchecked` for verification, which reports every damaged event.
     """
-    options = {"url": absolute(url), "after": str(after), "type": ",".join(types), "stream": ",".join(streams)}
+    options = {"url": absolute_url(url), "after": str(after), "type": ",".join(types), "stream": ",".join(streams)}
     if until is not None:
         options["until"] = str(until)
     if over_pruned:

@@ -72,7 +72,7 @@ class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse(options: Mapping[str, str]) -> LogQuery:
     """The query in a set of options. Names of options are not case-sensitive, as everywhere in Spark."""
-    given = named(options)
+    given = lower_case_names(options)
     for name in given:
         if name not in OPTIONS:
             raise errors.InvalidValue(what="option", value=name, must="one of " + ", ".join(sorted(OPTIONS)))
@@ -92,7 +92,7 @@ def parse(options: Mapping[str, str]) -> LogQuery:
     )
 
 
-def named(options: Mapping[str, str]) -> dict[str, str]:
+def lower_case_names(options: Mapping[str, str]) -> dict[str, str]:
     """The options, with their names in lower case."""
     return {name.lower(): value for name, value in options.items()}
 
@@ -122,7 +122,7 @@ def _selection(given: Mapping[str, str]) -> Selection:
     )
 
 
-def described(selection: Selection) -> str:
+def describe(selection: Selection) -> str:
     """A selection in words; equal selections give the same words."""
     names = {"stream": selection.streams, "type": selection.types, "kind": selection.kinds}
     parts = [f"{name} {', '.join(sorted(found))}" for name, found in names.items() if found]
@@ -159,7 +159,7 @@ def _choice(given: Mapping[str, str], name: str) -> bool:
     return value == "skip"
 
 
-def absolute(url: str) -> str:
+def absolute_url(url: str) -> str:
     """The URL with an absolute path: Spark's processes have other working directories than the caller."""
     engine, colon, place = url.partition(":")
     is_path = engine in _PATHS and place and not place.startswith(":")
@@ -177,7 +177,7 @@ def open_log(url: str) -> Store:
     return tallystick.open(url, readonly=True)
 
 
-def open_asked(query: LogQuery) -> Store:
+def open_for(query: LogQuery) -> Store:
     """Open the log of a query. A server gets the tenant too, so that its row security applies to this reader."""
     if query.selection.org is None or not query.url.startswith(_SERVERS):
         return open_log(query.url)

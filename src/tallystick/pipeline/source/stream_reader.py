@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 from tallystick import Store, errors
 from tallystick.pipeline.source import columns, partitions
 from tallystick.pipeline.source.data_source import read_range
-from tallystick.pipeline.source.log_query import LogQuery, described, head_past, open_asked, require_order
+from tallystick.pipeline.source.log_query import LogQuery, describe, head_past, open_for, require_order
 from tallystick.pipeline.spark.failures import mark_errors
 from tallystick.store import cursors
 from tallystick.store.checkpoints import Checkpoint
@@ -38,13 +38,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, query: LogQuery, names: tuple[str, ...], asks: str = "") -> None:
         self._query = query
         self._names = names
-        self._asks = asks or described(query.selection)
+        self._asks = asks or describe(query.selection)
         self._target: int | None = None
         self._at: int | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """The offset before the first event."""
-        with mark_errors(), open_asked(self._query) as store:
+        with mark_errors(), open_for(self._query) as store:
             require_order(store, what="follow")
             return self._offset(store, self._query.after)
 
@@ -57,12 +57,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Fix the end of a query that processes all events of now and stops."""
-        with mark_errors(), open_asked(self._query) as store:
+        with mark_errors(), open_for(self._query) as store:
             self._target = self._end(store.log.head())
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """The end of the next batch."""
-        with mark_errors(), open_asked(self._query) as store:
+        with mark_errors(), open_for(self._query) as store:
             self._require_same(start, store)
             end = self._end(store.log.head()) if self._target is None else self._target
             if isinstance(limit, ReadMaxRows):
@@ -76,14 +76,14 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """The head of the log, and `lag`: by how many positions the last planned batch is behind it."""
-        with mark_errors(), open_asked(self._query) as store:
+        with mark_errors(), open_for(self._query) as store:
             head = self._end(store.log.head())
             lag = {} if self._at is None else {"lag": max(head - self._at, 0)}
             return self._offset(store, head) | lag
 
     def partitions(self, start: Offset, end: Offset) -> list[Any]:
         """The ranges of a batch. Equal offsets give equal ranges, so a repeated batch is the same batch."""
-        with mark_errors(), open_asked(self._query) as store:
+        with mark_errors(), open_for(self._query) as store:
             self._require_same(start, store)
             self._require_same(end, store)
         size = self._query.partition_events

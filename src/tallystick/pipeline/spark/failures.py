@@ -43,10 +43,10 @@ def clear() -> Iterator[None]:
     except (PySparkException, Py4JError) as problem:
         if os.environ.get("TALLY_DEBUG"):
             raise
-        raise translated(problem) from None
+        raise as_own_error(problem) from None
 
 
-def translated(problem: BaseException) -> errors.TallyError:
+def as_own_error(problem: BaseException) -> errors.TallyError:
     """The `TallyError` for an exception of Spark."""
     text = str(problem)
     for note in _NOTE.findall(text):

@@ -59,7 +59,7 @@ class Batch(msgspec.Struct, frozen=True):
     until: int
 
 
-def fill(store: Store, batch: Batch, rows: Sequence[ViewRow]) -> None:
+def fill_batch(store: Store, batch: Batch, rows: Sequence[ViewRow]) -> None:
     """Add rows to the batch. If the database takes one writer at a time, wait for the other tasks."""
     for left in reversed(range(BUSY_TRIES)):
         try:
@@ -74,7 +74,7 @@ def refold(job: ProjectionJob, batch: Batch, keys: Sequence[str]) -> int:
     """Fill the batch with the rows of keys whose states were dropped; their number, or 0 if the rows have moved."""
     with suppress(errors.ViewMoved), job.open(for_rows=True) as store:
         rows = RowFolder(store, job.projection).refold(keys, until=batch.until)
-        fill(store, batch, rows)
+        fill_batch(store, batch, rows)
         return len(rows)
     return 0
 
@@ -147,7 +147,7 @@ class Filler:
     def _put(self, rows: list[ViewRow]) -> None:
         if not rows:
             return
-        fill(self._store, self._batch, rows)
+        fill_batch(self._store, self._batch, rows)
         self._count += len(rows)
         size = sum(len(row.state or b"") for row in rows) // len(rows)
         self._keys = max(min(STATES_BYTES // max(size, 1), KEYS_MAX), 1)

@@ -14,7 +14,7 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from tallystick.event.limits import EVENT_BYTES_MAX
-from tallystick.pipeline.source.log_query import LogQuery, open_asked
+from tallystick.pipeline.source.log_query import LogQuery, open_for
 from tallystick.pipeline.source.partitions import EVENT_BYTES, Range, bytes_of, pages, split
 from tallystick.pipeline.spark import tasks
 from tallystick.store.store import Store
@@ -32,7 +32,7 @@ def end_of_batch(spark: SparkSession, query: LogQuery, after: int, until: int, *
     ranges = split(after, until, partition_events=None, cores=tasks.cores(spark))
 
     def count(part: Range) -> list[Mark]:
-        with open_asked(asked) as store:
+        with open_for(asked) as store:
             return marks_in(store, asked, part, bytes_max=bytes_max)
 
     found = tasks.run_each(spark, ranges, count, list[Mark])

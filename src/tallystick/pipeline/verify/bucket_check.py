@@ -22,7 +22,7 @@ from tallystick.pipeline.archive.bucket_writer import HEADS
 from tallystick.pipeline.archive.manifest import BLOCK_POSITIONS, Bucket, DataFile
 from tallystick.pipeline.source.columns import COLUMNS, Batches, arrow_schema, to_rows
 from tallystick.pipeline.source.data_source import read_range
-from tallystick.pipeline.source.log_query import LogQuery, open_asked
+from tallystick.pipeline.source.log_query import LogQuery, open_for
 from tallystick.pipeline.source.partitions import Range
 from tallystick.pipeline.storage.port import Storage
 from tallystick.pipeline.verify.chain_check import READABLE, ChainChecker, Found, problem_row
@@ -176,7 +176,7 @@ class _LogComparison:
         for batch in self._others:
             yield from _others(batch, rows, is_seen)
         try:
-            with open_asked(self._query) as store:
+            with open_for(self._query) as store:
                 yield from _lost(store, rows.filter(pa.array(~is_seen)))
         except errors.TallyError as problem:
             yield self._unreadable(problem)

@@ -85,20 +85,20 @@ def places(*named: DataFrame) -> DataFrame:
     return reduce(DataFrame.unionAll, [item.select("stream", "seq") for item in named]).distinct()
 
 
-def at_places(events: DataFrame, wanted: DataFrame) -> DataFrame:
+def located(events: DataFrame, wanted: DataFrame) -> DataFrame:
     """(stream, seq, position, found_link) of the events at these (stream, seq)."""
     links = events.select("stream", "seq", "position", hex_of("link").alias("found_link"))
     return links.join(wanted, ["stream", "seq"], "left_semi")
 
 
-def last_of(checked: DataFrame) -> DataFrame:
+def stream_ends(checked: DataFrame) -> DataFrame:
     """(stream, last_seq, last_link): the last event of each stream in the pieces."""
     ends = checked.where(F.col("kind") == EDGE).groupBy("stream")
     last = F.max(F.struct("last_position", "last_seq", "last_link")).alias("last")
     return ends.agg(last).select("stream", "last.last_seq", "last.last_link")
 
 
-def unmatched(heads: DataFrame, ends: DataFrame) -> DataFrame:
+def unmatched_heads(heads: DataFrame, ends: DataFrame) -> DataFrame:
     """(stream, seq, link) of the heads that are not the last event of their stream."""
     is_there = F.col("seq").eqNullSafe(F.col("last_seq")) & F.col("link").eqNullSafe(F.col("last_link"))
     return heads.join(ends, "stream", "left").where(~is_there).select("stream", "seq", "link")
@@ -107,7 +107,7 @@ def unmatched(heads: DataFrame, ends: DataFrame) -> DataFrame:
 # --- payloads --------------------------------------------------------------------------------------------------------
 
 
-def unexplained(suspects: DataFrame, erased: DataFrame) -> DataFrame:
+def unexplained_payloads(suspects: DataFrame, erased: DataFrame) -> DataFrame:
     """Suspect payloads without their checksum, and missing payloads that no fact names."""
     claim = erased.groupBy("stream", "seq").agg(F.first("erased_checksum").alias("erased_checksum"))
     joined = suspects.join(claim, ["stream", "seq"], "left")
@@ -138,7 +138,7 @@ def unkept_erasures(found: DataFrame, suspects: DataFrame, erased: DataFrame, pr
 # --- chains ----------------------------------------------------------------------------------------------------------
 
 
-def stitched(checked: DataFrame) -> DataFrame:
+def stitch(checked: DataFrame) -> DataFrame:
     """Events that do not follow the one before in their stream, or have or need a signature; with the event before.
 
     Within a piece the task found them. Between pieces they are found here, from the edges.
@@ -158,13 +158,13 @@ def stitched(checked: DataFrame) -> DataFrame:
 
 
 def with_cuts(events: DataFrame, pruned: DataFrame) -> DataFrame:
-    """Events of `stitched` with the cut that they may follow instead of an event."""
+    """Events of `stitch` with the cut that they may follow instead of an event."""
     cut = pruned.groupBy("stream", (F.col("through") + 1).alias("seq")).agg(F.first("cut_link").alias("cut_link"))
     return events.join(cut, ["stream", "seq"], "left")
 
 
 def without_cuts(events: DataFrame) -> DataFrame:
-    """Events of `stitched` as if nothing had been pruned."""
+    """Events of `stitch` as if nothing had been pruned."""
     return events.withColumn("cut_link", F.lit(None).cast("string"))
 
 

@@ -17,7 +17,7 @@ from tallystick.pipeline.archive.bucket_writer import HEADS
 from tallystick.pipeline.archive.manifest import Bucket
 from tallystick.pipeline.source.columns import COLUMNS, SPARK_TYPES, Batches
 from tallystick.pipeline.source.data_source import read_range
-from tallystick.pipeline.source.log_query import LogQuery, absolute, open_log
+from tallystick.pipeline.source.log_query import LogQuery, absolute_url, open_log
 from tallystick.pipeline.source.partitions import Range, by_stream, split
 from tallystick.pipeline.spark import tasks
 from tallystick.pipeline.storage.port import Storage
@@ -67,10 +67,10 @@ def _archived(source: WholeLog, buckets: list[Bucket]) -> VerifyPiece:
     return VerifyPiece(buckets=buckets, erased=within(source.erased, buckets[0].first, buckets[-1].last))
 
 
-def checked(spark: SparkSession, source: WholeLog, pieces: Sequence[VerifyPiece]) -> DataFrame:
+def check_pieces(spark: SparkSession, source: WholeLog, pieces: Sequence[VerifyPiece]) -> DataFrame:
     """The rows of `chain_check` for all pieces."""
     query = LogQuery(
-        url=absolute(source.url), until=source.until, over_pruned=True, over_holes=True, unchecked=True, final=True
+        url=absolute_url(source.url), until=source.until, over_pruned=True, over_holes=True, unchecked=True, final=True
     )
     storage = source.storage
     return tasks.table(spark, pieces, lambda piece: batches(check(query, storage, piece)), DDL)
@@ -96,12 +96,12 @@ def _live(query: LogQuery, piece: VerifyPiece, events: ChainChecker) -> Iterator
         yield problem_row(Problem("log", reason, piece.after + 1))
 
 
-def stored(spark: SparkSession, storage: Storage, names: Sequence[str]) -> DataFrame:
+def stored_events(spark: SparkSession, storage: Storage, names: Sequence[str]) -> DataFrame:
     """The location and link of every event in files of an archive, damaged ones too; statistics are not used."""
     return _rows_of(spark, storage, names, {name: SPARK_TYPES[name] for name in LOCATED})
 
 
-def ends(spark: SparkSession, storage: Storage, names: Sequence[str]) -> DataFrame:
+def stored_ends(spark: SparkSession, storage: Storage, names: Sequence[str]) -> DataFrame:
     """The ends of streams in files of an archive."""
     return _rows_of(spark, storage, names, {name: SPARK_TYPES[name] for name in HEADS.names})
 

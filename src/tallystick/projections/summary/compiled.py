@@ -46,7 +46,7 @@ BODY
 """
 
 
-def compiled(
+def compile_fold(
     key: str,
     listed: Sequence[Measure],
     *,

@@ -52,7 +52,7 @@ class Measure(NamedTuple):
         """The operator, by its name `what`."""
         return OPERATORS[self.what]
 
-    def merged(self, one: Any, later: Any) -> Any:
+    def merge(self, one: Any, later: Any) -> Any:
         """The account of two accounts together."""
         if not self.per:
             return self.operator.merge(self, one, later)
@@ -60,7 +60,7 @@ class Measure(NamedTuple):
             one[window] = self.operator.merge(self, one[window], account) if window in one else account
         return one
 
-    def finished(self, account: Any) -> Any:
+    def finish(self, account: Any) -> Any:
         """The account as JSON."""
         if not self.per:
             return self.operator.finish(self, account)

@@ -21,7 +21,7 @@ from tallystick import errors
 from tallystick.event import names
 from tallystick.event.model import Event
 from tallystick.projections import model
-from tallystick.projections.summary.compiled import Accounts, Fold, compiled
+from tallystick.projections.summary.compiled import Accounts, Fold, compile_fold
 from tallystick.projections.summary.fields import Field, path
 from tallystick.projections.summary.measures import Measure
 from tallystick.store.views import BY_STREAM
@@ -58,10 +58,10 @@ class Summary(model.Projection):
 
     def apply(self, state: Any, event: Event) -> Any:
         """The state after an event, for runners that apply one event at a time."""
-        (account,) = self.folded([event]).values()
-        return self.to_state(self.merged(self.accounts(state), account))
+        (account,) = self.accounts_from([event]).values()
+        return self.to_state(self.merge(self.accounts(state), account))
 
-    def folded(self, events: Iterable[Event]) -> Accounts:
+    def accounts_from(self, events: Iterable[Event]) -> Accounts:
         """The accounts of each key from these events alone."""
         return self._fold(events)
 
@@ -69,10 +69,10 @@ class Summary(model.Projection):
         """The accounts of a state."""
         return [_relabelled(measure, state[name]) for name, measure in self.measures.items()]
 
-    def merged(self, one: list[Any], later: list[Any]) -> list[Any]:
+    def merge(self, one: list[Any], later: list[Any]) -> list[Any]:
         """Accounts together with those of later events."""
         listed = self.measures.values()
-        return [measure.merged(*both) for measure, *both in zip(listed, one, later, strict=True)]
+        return [measure.merge(*both) for measure, *both in zip(listed, one, later, strict=True)]
 
     def to_state(self, accounts: Sequence[Any]) -> dict[str, Any]:
         """The state of accounts."""
@@ -92,7 +92,7 @@ class Summary(model.Projection):
     @cached_property
     def _fold(self) -> Fold:
         listed = list(self.measures.values())
-        return compiled(self.key, listed, key_of=lambda event: model.key_of(self, event), refuse=self.refuse)
+        return compile_fold(self.key, listed, key_of=lambda event: model.key_of(self, event), refuse=self.refuse)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_fold"}  # each process compiles it
@@ -112,7 +112,7 @@ def _check(cls: type[Summary]) -> None:
 
 def _labelled(measure: Measure, account: Any) -> Any:
     """The JSON of an account; a window is named by its first moment, in UTC."""
-    found = measure.finished(account)
+    found = measure.finish(account)
     if not measure.per:
         return found
     form = _LABELS[measure.per]

@@ -10,7 +10,7 @@ from tallystick.event import canonical
 from tallystick.projections.live import Live
 from tallystick.projections.rebuild import discard, stage, switch
 from tallystick.projections.summary.model import Summary
-from tallystick.projections.summary.sql import summed, why_not_sql
+from tallystick.projections.summary.sql import sum_in_database, why_not_sql
 from tallystick.store import cursors
 from tallystick.store.store import Store
 from tallystick.store.summary_sql import AnswersSummaries
@@ -46,7 +46,7 @@ def rebuild_by_sql(store: Store, summary: Summary, *, progress: Callable[[int], 
 def _fill(store: Store, summary: Summary, staged: Place) -> None:
     """Write the rows, and after the last row the position up to which they go."""
     until, views = store.head(), store.log.views
-    accounts = summed(store, summary, until=until) if until else {}
+    accounts = sum_in_database(store, summary, until=until) if until else {}
     found = (ViewRow(key, canonical.encode_state(summary.to_state(its))) for key, its in accounts.items())
     while rows := list(islice(found, ROWS_A_WRITE)):
         views.write(staged, rows, previous=staged.position)

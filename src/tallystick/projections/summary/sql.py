@@ -36,7 +36,7 @@ def why_not_sql(summary: Any, catalog: Upcasters) -> str | None:
     return None
 
 
-def asked(summary: Summary) -> SummaryQuery:
+def summary_query(summary: Summary) -> SummaryQuery:
     """The query of a summary. It uses the finest window: hours and days are sums of minutes."""
     listed = summary.measures.values()
     finest = min((measure.per for measure in listed if measure.per), default=0)
@@ -62,16 +62,16 @@ def accounts(summary: Summary, rows: Iterable[Sequence[Any]], *, decode: Any, ke
                 continue
             if measure.per:
                 account = {window * finest // measure.per: account}
-            known[at] = account if known[at] is None else measure.merged(known[at], account)
+            known[at] = account if known[at] is None else measure.merge(known[at], account)
     for known in found.values():
         known[:] = [one.zero() if it is None else it for one, it in zip(listed, known, strict=True)]
     return found
 
 
-def summed(store: Store, summary: Summary, *, until: int) -> Accounts:
+def sum_in_database(store: Store, summary: Summary, *, until: int) -> Accounts:
     """The accounts of a summary over the log up to a position, computed by its database."""
     assert isinstance(store.log, AnswersSummaries)
-    rows = store.log.summed(asked(summary), until=until)
+    rows = store.log.summed(summary_query(summary), until=until)
     is_json = summary.key.startswith(BY_PAYLOAD)
     if (position := first_wrong(rows, is_json=is_json)) is not None:
         _name(store, summary, position)
@@ -98,7 +98,7 @@ def _is_key(text: str | None) -> bool:
 
 def _name(store: Store, summary: Summary, position: int) -> None:
     """Raise the error that Python finds in the event at a position."""
-    summary.folded(store.events(after=position - 1, until=position))
+    summary.accounts_from(store.events(after=position - 1, until=position))
     raise errors.JobFailed(reason=f"SQL refuses position {position:d}, and Python does not: `tally verify` the log")
 
 
