@@ -32,7 +32,7 @@ from tallystick.engines.tables.connection import BUSY_MS
 from tallystick.engines.tables.consumers import SqliteCheckpoints, SqliteDeadLetters
 from tallystick.engines.tables.database import Database
 from tallystick.engines.tables.lazy_database import LazyDatabase
-from tallystick.engines.tables.owned import OwnedTables
+from tallystick.engines.tables.view_tables import SqliteTables
 from tallystick.engines.tables.views import OpenTransaction, SqliteViews
 from tallystick.event import limits
 from tallystick.event.model import Event, InRow
@@ -101,7 +101,7 @@ class SqliteLog(SqliteReceiver):
         self._projection_tables = LazyDatabase(
             f"{opened.path}.views", schema.VIEWS
         )  # a store refuses other tables than its own
-        self.view_tables = OwnedTables(self._projection_tables)
+        self.view_tables = SqliteTables(self._projection_tables)
         self.inline: Inline | None = None
         self.run_tables: RunTables | None = SqliteRunTables(tables)
         self.snapshots: Snapshots = SqliteSnapshots(self._database)
