@@ -1,7 +1,7 @@
-"""What fires by itself, on a given clock: snapshots, retention, validation. Opt-in in the library.
+"""Jobs that run automatically, by a given clock: snapshots, retention, validation. In the library they are opt-in.
 
-Nothing is remembered outside of the log: when something last happened is what the control facts say. So a restart
-neither forgets a trigger nor fires one twice, and a snapshot, whatever caused it, resets every trigger at once.
+The control facts in the log say when a job was last done; nothing is remembered elsewhere. So a restart neither forgets
+a trigger nor fires one twice, and a snapshot resets every trigger, whatever caused it.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ SCHEDULE = "tally.schedule"
 JOB_DONE = "tally.job.done"
 PAGE = 5_000
 RECENT = 100
-CLEANUP, CLEANUP_EVERY_NS, DEEDS_RECORDED_MAX = "cleanup", 60_000_000_000, 100
+CLEANUP, CLEANUP_EVERY_NS, ACTIONS_RECORDED_MAX = "cleanup", 60_000_000_000, 100
 
 _PUT_OFF = (errors.Refused, errors.InvalidInput, errors.NoSpace, errors.Busy, errors.Damaged, errors.ReadFailed)
-"""What keeps a job from being done now and may be over later. A closed or failed store ends the loop."""
+"""Errors that delay a job: a later tick tries again. A closed or failed store ends the loop."""
 
 
 class Fired(msgspec.Struct, frozen=True):
-    """One thing that was due and was done: which job, by which trigger, and with what result."""
+    """One job that was due: its trigger, what came of it, and whether all is well (`ok`)."""
 
     job: str
     trigger: str
     result: str
+    ok: bool = True
 
 
 class Scheduler:
-    """Looks at a store now and then (`tick`) and does what is due."""
+    """Does the jobs of a store that are due, whenever `tick` is called."""
 
     def __init__(
         self,
@@ -54,14 +55,14 @@ class Scheduler:
         *,
         archive: Callable[[], Archive] | None = None,
     ) -> None:
-        """With `archive`, which gives the archive as it is at that moment, only what it holds is ever pruned."""
+        """With `archive`, which returns the archive as it is now, only events that it holds are pruned."""
         self._store = store
         self._reducers = tuple(reducers)
         self._policy = policy
         self._archive = archive
-        self._cleaned: int | None = None  # when a cleanup was last looked at
-        self._retained: int | None = None  # when retention was last looked at
-        self._counted = (0, 0, 0)  # since which position, up to which, and how many events of users are between
+        self._cleaned: int | None = None  # when the need of a cleanup was last checked
+        self._retained: int | None = None  # when retention last ran
+        self._counted = (0, 0, 0)  # after one position, up to another: how many events of users there are
 
     def tick(self) -> list[Fired]:
         """Do everything that is due now."""
@@ -76,12 +77,12 @@ class Scheduler:
         for name, job in jobs.items():
             try:
                 fired += job()
-            except _PUT_OFF as problem:  # the next tick tries again; the other jobs go on
-                fired.append(Fired(name, "", f"failed: {problem.message}"))
+            except _PUT_OFF as problem:  # the next tick tries again; the other jobs still run
+                fired.append(Fired(name, "", f"failed: {problem.message}", ok=False))
         return fired
 
     def run(self, stop: threading.Event, *, every_s: float = 1.0, tell: Callable[[Fired], None] | None = None) -> None:
-        """Tick until told to stop. What cannot be done just now (full, busy, damaged) is tried again later."""
+        """Tick until `stop` is set. Jobs that cannot be done now (full, busy, damaged) are tried again later."""
         while not stop.wait(every_s):
             for fired in self.tick():
                 if tell is not None:
@@ -90,7 +91,7 @@ class Scheduler:
     # --- snapshots of streams ---------------------------------------------------------------------------------------
 
     def _stream_snapshots(self) -> list[Fired]:
-        """Every stream that has grown by so many events since its last snapshot."""
+        """Snapshot every stream that has grown by so many events since its last snapshot."""
         wanted = self._policy.stream_events
         mine = [item for item in self._reducers if item.scope == "stream"]
         if wanted is None or not mine:
@@ -108,7 +109,7 @@ class Scheduler:
     def _cursor(self) -> int:
         try:
             return self._store.load_checkpoint(CURSOR)
-        except (errors.WrongStore, errors.CheckpointDamaged):  # a restored backup, say: look at everything again
+        except (errors.WrongStore, errors.CheckpointDamaged):  # for example a restored backup: read everything again
             self._store.log.checkpoints.delete(CURSOR)
             return 0
 
@@ -125,17 +126,17 @@ class Scheduler:
         return fired
 
     def _make(self, item: Reducer, stream: str, seq: int) -> Fired:
-        """Snapshot a stream. One that cannot be folded must not keep the others from theirs."""
+        """Snapshot a stream. If it cannot be folded, the others still get their snapshots."""
         try:
             snapshots.make(self._store, item, stream)
         except (errors.Refused, errors.InvalidInput, errors.Damaged) as problem:
-            return Fired("stream snapshot", "count", f"{stream} by {item.name} failed: {problem.message}")
+            return Fired("stream snapshot", "count", f"{stream} by {item.name} failed: {problem.message}", ok=False)
         return Fired("stream snapshot", "count", f"{stream} at seq {seq} by {item.name}")
 
     # --- snapshots of the store -------------------------------------------------------------------------------------
 
     def _store_snapshot(self) -> list[Fired]:
-        """The first trigger that is due makes a snapshot of everything, from which all of them count anew."""
+        """Snapshot everything at the first trigger that is due. All triggers count from there again."""
         if not self._reducers:
             return []
         trigger = self._store_trigger()
@@ -165,7 +166,7 @@ class Scheduler:
         return None
 
     def _events_since(self, position: int) -> int:
-        """How many events of users there are behind a position: the store's own facts set nothing off."""
+        """How many events of users there are after a position: the store's own facts trigger nothing."""
         since, upto, count = self._counted
         if since != position:
             upto, count = position, 0
@@ -176,7 +177,7 @@ class Scheduler:
         return count
 
     def _passed(self, began: int, span: int) -> bool:
-        """Whether a span of time is over. A beginning that lies ahead was noted by a clock that stood wrong."""
+        """Whether a span of time is over. A start in the future was noted by a clock that was wrong."""
         now = self._store.clock()
         return began > now or now - began >= span
 
@@ -202,19 +203,19 @@ class Scheduler:
             return []
         went, reclaimed = self._retain()
         self._retained = self._store.clock()
-        if went:  # else each hour of an idle store would leave an event; after a restart it is looked at once more
+        if went:  # otherwise each hour of an idle store would add an event; after a restart it runs again
             self._done("retention")
         return [Fired("retention", "time", "; ".join([*went, *reclaimed]) or "nothing to do")]
 
     def _retain(self) -> tuple[list[str], Sequence[str]]:
-        """Let go of what the policy lets go; says what went, and what was done about its room."""
+        """Remove what the policy allows; returns what was removed, and what was done with its space."""
         archive = self._archive() if self._archive is not None else None
-        deeds, reclaimed = retain(self._store, self._reducers, self._policy, archive=archive)
-        went = [f"{deed.what} {deed.stream} ({deed.count})" for deed in deeds if not deed.why_not]
+        actions, reclaimed = retain(self._store, self._reducers, self._policy, archive=archive)
+        went = [f"{action.what} {action.stream} ({action.count})" for action in actions if not action.why_not]
         return went, reclaimed.done if reclaimed else ()
 
     def _cleanup(self) -> list[Fired]:
-        """When the disk is nearly full: retention now instead of later. When it is full, appends are refused."""
+        """If the disk is nearly full, run retention now. When it is full, appends are refused."""
         wanted = self._policy.free_bytes
         if wanted is None or (self._cleaned is not None and not self._passed(self._cleaned, CLEANUP_EVERY_NS)):
             return []
@@ -223,21 +224,21 @@ class Scheduler:
             return []
         went, reclaimed = self._retain()
         done, after = [*went, *reclaimed], _free_bytes(self._store)
-        told = f"{before} bytes were free, wanted {wanted}, now {after}"
+        space = f"{before} bytes were free, wanted {wanted}, now {after}"
         if not done:
-            return [Fired(CLEANUP, "space", f"failed: {told}; retention lets nothing more go")]
-        self._done(CLEANUP, free_before=before, free_after=after, wanted=wanted, done=done[:DEEDS_RECORDED_MAX])
-        return [Fired(CLEANUP, "space", "; ".join([told, *done]))]
+            return [Fired(CLEANUP, "space", f"failed: {space}; retention removes nothing more", ok=False)]
+        self._done(CLEANUP, free_before=before, free_after=after, wanted=wanted, done=done[:ACTIONS_RECORDED_MAX])
+        return [Fired(CLEANUP, "space", "; ".join([space, *done]))]
 
     def _validation(self) -> list[Fired]:
         if self._policy.validate_every_ns is None or not self._is_due("validation", self._policy.validate_every_ns):
             return []
         found = [problem.reason for problem in validation.problems(self._store, self._reducers)]
         self._done("validation")
-        return [Fired("validation", "time", "; ".join(found) or "nothing is wrong")]
+        return [Fired("validation", "time", "; ".join(found) or "nothing is wrong", ok=not found)]
 
     def _is_due(self, job: str, every_ns: int) -> bool:
-        """Whether a job is due: counted from when it was last done, or from the first event if it never was."""
+        """Whether a job is due. The time counts from when it was last done, or from the first event."""
         done = iterate.last(self._store.log, f"{SCHEDULE}/{job}")
         last = self._first_recorded() if done is None else done.time
         return last is not None and self._passed(last, every_ns)
@@ -247,7 +248,7 @@ class Scheduler:
 
 
 def _free_bytes(store: Store) -> int | None:
-    """How much room is left where the log is; None where the engine does not know."""
+    """How much space is left where the log is; None if the engine does not know."""
     found = store.report().facts.get("free_bytes")
     return found if isinstance(found, int) else None
 

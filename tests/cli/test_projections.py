@@ -130,7 +130,7 @@ def test_what_sql_cannot_compute_is_said(tally, filled):
     assert "it is written in Python" in of_python.stderr or "is not an SQL database" in of_python.stderr
     through = tally("rebuild", filled, "shop_views:Counted", "--catalog", "shop_views:catalog")
     assert through.exit_code == 0, through.stderr
-    assert "Python folds this summary: an upcaster" in through.stderr
+    assert "Python folds this summary: its types have upcasters" in through.stderr
 
 
 @pytest.mark.parametrize("reference", ["shop_views", "shop_views:Nothing", "no_such_module:X", "shop_views:fine"])

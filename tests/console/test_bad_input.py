@@ -57,7 +57,7 @@ def test_lists_and_states_of_odd_events_stay_text(shop_server: Served, open_page
     _require_inert(page)
 
 
-def test_the_live_tail_makes_no_elements_of_payloads(shop_server: Served, open_page: OpenPage) -> None:
+def test_the_live_tail_shows_payloads_as_text(shop_server: Served, open_page: OpenPage) -> None:
     """UI 1, 2: what arrives while the page is open is text as well."""
     page = open_page(f"{shop_server.console}/events?type=odd.live")
     expect(page.locator("#live-status")).to_contain_text("Live")
@@ -164,7 +164,7 @@ def test_no_other_site_can_frame_the_console(shop_server: Served, open_page: Ope
         "",
     ],
 )
-def test_signing_in_leads_to_the_console_alone(target: str) -> None:
+def test_signing_in_leads_only_to_the_console(target: str) -> None:
     """UI 17: `next` leads to a page of the console, or to the first one."""
     assert safe_next(target) == "/console"
 

@@ -20,7 +20,7 @@ def _wait_for_script(page: Page) -> None:
     page.wait_for_function("document.documentElement.dataset.ready === 'yes'")
 
 
-def test_from_the_skip_link_to_an_event_by_keys_alone(shop_server: Served, open_page: OpenPage) -> None:
+def test_from_the_skip_link_to_an_event_by_keys_only(shop_server: Served, open_page: OpenPage) -> None:
     """Skip link, pages by g and a letter, rows by j, filter by /: the focus is always visible."""
     page = open_page(shop_server.console)
     page.keyboard.press("Tab")
@@ -78,7 +78,7 @@ def test_light_and_dark_follow_the_system_until_they_are_chosen(shop_server: Ser
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_text_stands_out_from_its_ground(theme: str) -> None:
+def test_text_has_enough_contrast(theme: str) -> None:
     """Every colour of text has a contrast of 4.5 or more on every ground, in light and in dark."""
     sheet = TOKENS.read_text("utf-8")
     block = sheet.split(":root {")[1] if theme == "light" else sheet.split(':root[data-theme="dark"] {')[1]

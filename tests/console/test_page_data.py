@@ -95,7 +95,7 @@ def test_the_look_for_consequences_is_bounded(long_log: Store, counting: Countin
     assert counting.handed_out <= causes.REACH_MAX
 
 
-def test_causes_go_round_in_no_circle() -> None:
+def test_causes_have_no_cycle() -> None:
     """LH-03: an event that names itself, or a later one, as its cause is drawn once."""
     with tallystick.open("memory:") as store:
         one, other = ids.default.mint(2, time_ns=1)
@@ -160,14 +160,14 @@ def test_a_hole_is_drawn_between_its_neighbours() -> None:
         ({"x": [1]}, {"x": [1]}, []),
     ],
 )
-def test_what_an_event_changed_is_told_field_by_field(before: Any, after: Any, told: list[Any]) -> None:
+def test_what_an_event_changed_is_listed_field_by_field(before: Any, after: Any, told: list[Any]) -> None:
     """EVT-02: added, removed and changed fields with both values; equal ones are left out."""
     found, more = streams.differences(before, after)
     assert [(each.kind, each.path, each.before, each.after) for each in found] == told
     assert not more
 
 
-def test_a_state_that_changed_all_over_is_told_in_part() -> None:
+def test_a_long_list_of_changes_is_cut() -> None:
     """The list of changes is bounded, and says that there are more."""
     found, more = streams.differences({}, {str(number): number for number in range(1000)})
     assert len(found) == streams.CHANGES_MAX

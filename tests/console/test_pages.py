@@ -111,7 +111,7 @@ def test_older_events_are_reached_by_cursor(shop_server: Served, open_page: Open
     assert len(seen) >= 240
 
 
-def test_an_event_stands_between_its_causes_and_consequences(shop_server: Served, open_page: OpenPage) -> None:
+def test_an_event_is_drawn_between_its_causes_and_consequences(shop_server: Served, open_page: OpenPage) -> None:
     """LH-03: the graph leads from the cause over the event to its consequences, and each box is a link."""
     page = open_page(f"{shop_server.console}/events/{shop_server.named['paid']}")
     expect(page.locator("pre.json")).to_contain_text('"cents"')
@@ -181,7 +181,7 @@ def test_verification_shows_progress_and_that_everything_holds(shop_server: Serv
     expect(page.get_by_text("Verified")).to_be_visible()
 
 
-def test_a_run_is_drawn_again_while_it_goes_on(shop_server: Served, open_page: OpenPage) -> None:
+def test_the_graph_of_a_run_is_updated_while_it_runs(shop_server: Served, open_page: OpenPage) -> None:
     """RUN-10: the graph shows the state of every node, and changes with the events of the run, without a reload."""
     finished = open_page(f"{shop_server.console}/runs/week-46")
     expect(finished.locator(".node.failed .name")).to_have_text("report")

@@ -47,7 +47,7 @@ def test_the_cookie_is_kept_from_scripts_and_other_sites(guarded_server: Served,
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_behind_a_proxy_the_cookie_is_for_tls_alone(guarded_server: Served, scheme: str) -> None:
+def test_behind_a_proxy_the_cookie_is_only_for_tls(guarded_server: Served, scheme: str) -> None:
     """UI 19: behind a proxy the service sees plain HTTP; the origin shows whether the browser uses TLS."""
     body = urllib.parse.urlencode({"token": guarded_server.named["admin"]}).encode()
     request = urllib.request.Request(f"{guarded_server.console}/login", body)
@@ -62,7 +62,7 @@ def test_behind_a_proxy_the_cookie_is_for_tls_alone(guarded_server: Served, sche
 
 
 @pytest.mark.parametrize("kind", ["wrong", "tenant", "empty"])
-def test_only_an_operator_is_let_in(kind: str, guarded_server: Served, open_page: OpenPage) -> None:
+def test_only_an_operator_can_sign_in(kind: str, guarded_server: Served, open_page: OpenPage) -> None:
     """CP-10: a token that is unknown or a tenant's is refused with the reason and the next step, without a cookie."""
     page = open_page(f"{guarded_server.console}/login", expect="401")
     _sign_in(page, {"wrong": "tally_admin_" + "x" * 40, "empty": " "}.get(kind) or guarded_server.named[kind])
@@ -84,7 +84,7 @@ def test_going_back_after_signing_out_shows_nothing(guarded_server: Served, open
 
 
 @pytest.mark.parametrize("path", ["/data/overview", "/data/tail", "/data/streams/order/1/state?seq=1", "/data/jobs/x"])
-def test_data_is_for_those_who_are_signed_in(path: str, guarded_server: Served) -> None:
+def test_data_needs_the_cookie(path: str, guarded_server: Served) -> None:
     """CP-10: what scripts ask for needs the cookie too."""
     with pytest.raises(urllib.error.HTTPError) as refusal:
         urllib.request.urlopen(guarded_server.console + path, timeout=30)

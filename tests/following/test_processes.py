@@ -70,7 +70,7 @@ def test_a_reader_that_comes_late_catches_up_while_the_writer_writes(
         assert reader.rest()[-1] == described(store)
 
 
-def test_a_second_writer_is_told_who_writes(act: Act, directory: Path) -> None:
+def test_a_second_writer_learns_who_writes(act: Act, directory: Path) -> None:
     """LH-06: a second writer gets StoreLocked with the pid of the first, until that one was killed."""
     tallystick.open(f"files:{directory}").close()
     board = directory.parent / "other"

@@ -202,7 +202,7 @@ def test_waiting_and_reading_by_turns_shows_all_that_fits(url: str) -> None:
         assert shown == [item.position for item in writer.events(selection=only)]
 
 
-def test_a_reader_that_waits_on_a_closed_store_is_told(url: str) -> None:
+def test_waiting_on_a_closed_store_is_refused(url: str) -> None:
     """EVT-06: a closed reader refuses every call."""
     with tallystick.open(url) as writer:
         writer.append("order/1", event())

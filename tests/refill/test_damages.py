@@ -58,7 +58,7 @@ def test_doctor_refills(lab: Any, log: Path, export: Path) -> None:
     short.write_bytes(export.read_bytes()[:2000])
     run = CliRunner()
     refused = run.invoke(tally, ["doctor", f"files:{log}", "--repair", "--from", str(short)])
-    assert refused.exit_code == (2 if "no export" in refused.output else 1), refused.output
+    assert refused.exit_code == (2 if "not an export" in refused.output else 1), refused.output
     done = run.invoke(tally, ["doctor", f"files:{log}", "--repair", "--from", str(export)])
     assert done.exit_code == 0, done.output
     assert "refilled: positions" in done.output

@@ -41,7 +41,7 @@ PATHS = (
 )
 
 
-def test_what_was_nobodys_is_not_given_away_with_its_stream(serve: Any) -> None:
+def test_events_without_an_org_stay_hidden_when_their_stream_gets_one(serve: Any) -> None:
     """CP-10: events without an org belong to nobody. A stream that gets an org later is hidden from that org."""
     served = serve(tokens=tenants())
     served.append("note/1", {"pin": "1234"}, token="any")
@@ -65,7 +65,7 @@ def test_what_was_nobodys_is_not_given_away_with_its_stream(serve: Any) -> None:
 
 @pytest.mark.parametrize("pruned", [1, 2])
 @pytest.mark.parametrize("engine", ["files", "sqlite"])
-def test_what_was_nobodys_is_not_given_away_by_a_prune(serve: Any, tmp_path: Path, engine: str, pruned: int) -> None:
+def test_events_without_an_org_stay_hidden_after_a_prune(serve: Any, tmp_path: Path, engine: str, pruned: int) -> None:
     """CP-10: neither in a state that started in pruned events, nor in events that are left, on any route."""
     url = f"{engine}:{tmp_path}/log"
     with tallystick.open(url) as store:
@@ -91,7 +91,7 @@ def appended(served: Served, token: str, stream: str, id_: str, payload: dict[st
     return answer.status_code, answer.text
 
 
-def test_an_id_of_another_org_is_not_told_of(serve: Any) -> None:
+def test_an_id_of_another_org_is_not_revealed(serve: Any) -> None:
     """CP-10, SAFE-09: an id that cannot be used is refused in one way, whether it is of another org, of none, or
     pruned.
     """

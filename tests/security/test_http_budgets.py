@@ -173,7 +173,7 @@ def test_one_caller_cannot_have_all_follows(serve: Any, held: Any) -> None:
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /v1/events HTTP/1.1\r\nhost: loc", request("mallory", "GET /v1/store")])
-def test_idle_connections_keep_nobody_out(serve: Any, held: Any, said: bytes) -> None:
+def test_idle_connections_do_not_keep_others_out(serve: Any, held: Any, said: bytes) -> None:
     """SAFE-09: Anyone who comes is served: an idle connection of those that hold most makes room, with or without a
     token.
     """
@@ -216,7 +216,7 @@ def many_files() -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("many_files")
-def test_a_thousand_hostile_connections_leave_an_honest_tenant_alone(tmp_path: Path) -> None:
+def test_a_thousand_hostile_connections_do_not_disturb_an_honest_tenant(tmp_path: Path) -> None:
     """SAFE-09: Idle, slow, stalled and following: an honest tenant is answered within a second, and memory stays
     bounded.
     """

@@ -11,30 +11,13 @@ from typing import Any
 import pytest
 
 import tallystick
-from tallystick import Catalog, NewEvent, Store, errors, state
-from tallystick.event import shipped
+from tallystick import NewEvent, Store, errors, state
 from tallystick.projections import Consumer, Live, Projection, ViewReader, rebuild
 from tallystick.testing import postgres
-from tallystick.testing.contract.neighbours import dense
+from tallystick.testing.contract.neighbours import CALL, GROWN, dense, failing_catalog
 from tests.server.conftest import ENGINES, Book, Served, serving
 
 pytestmark = pytest.mark.security
-
-GROWN = "command_event"
-CALL = {"agent_id": "a", "tool_name": "t", "tool_input": {}, "validation_status": "pending"}
-
-
-def grown() -> Catalog:
-    """A catalog with an upcaster that fails on some of what its model takes."""
-    catalog = Catalog()
-    for version in (1, 2):
-        catalog.register(GROWN, shipped.CommandEvent, version=version)
-
-    @catalog.upcaster(GROWN, from_version=1)
-    def upcast(data: dict[str, Any]) -> dict[str, Any]:
-        return data | {"n": data["tool_input"]["n"]}
-
-    return catalog
 
 
 @pytest.fixture
@@ -48,7 +31,7 @@ def serve() -> Iterator[Callable[..., Served]]:
 def served(serve: Any) -> Served:
     """Two tenants' writers, and an admin."""
     tokens = Book(mallory=("writer", "acme"), ben=("writer", "beta"), ada=("admin", None))
-    return serve(tallystick.open("memory:", catalog=grown()), tokens=tokens)
+    return serve(tallystick.open("memory:", catalog=failing_catalog()), tokens=tokens)
 
 
 def poison(served: Served) -> None:
@@ -69,7 +52,7 @@ def messages(lines: Iterator[str], count: int) -> list[str]:
     return found
 
 
-def test_an_event_that_cannot_be_lifted_ends_no_stream(served: Served) -> None:
+def test_an_event_that_cannot_be_upcast_does_not_end_a_stream(served: Served) -> None:
     """SAFE-09: followers get events as they are stored; those of another tenant and of the admin continue."""
     path = "/v1/follow?after=0"
     with (
@@ -125,7 +108,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 @pytest.fixture
 def store(url: str) -> Iterator[Store]:
     """A store with an event that cannot be lifted between two that can."""
-    with tallystick.open(url, catalog=grown()) as opened:
+    with tallystick.open(url, catalog=failing_catalog()) as opened:
         for call in ({"n": 1}, {}, {"n": 2}):
             opened.append("order/1", NewEvent(GROWN, CALL | {"tool_input": call}, version=1))
         yield opened

@@ -57,7 +57,7 @@ def test_what_never_becomes_a_request_is_cut_off(serve: Any, head: bytes, unit: 
     assert served.append("order/1", {"n": 1}, token="honest").status_code == 201
 
 
-def test_requests_that_wait_behind_others_are_bounded(serve: Any) -> None:
+def test_waiting_requests_of_a_connection_are_bounded(serve: Any) -> None:
     """SAFE-09: each waiting request takes memory, and a client that reads no responses could make any number wait."""
     served = serve(tokens=Book(honest=("writer", "acme")))
     sent = 0

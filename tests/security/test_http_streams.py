@@ -82,12 +82,12 @@ def test_a_stream_ends_when_its_token_is_gone(serve: Any, path: str, kind: str, 
         assert ended_within(leak, answer, SECONDS)
 
 
-def test_nobody_follows_for_long_without_being_asked() -> None:
+def test_a_follower_is_authorised_again_soon() -> None:
     """CP-10: the default is well within the five seconds that are promised."""
     assert Limits().authorise_seconds + FRESH_SECONDS + FAREWELL_SECONDS < 5
 
 
-def test_a_stream_of_nobody_ends_with_the_first_token(serve: Any) -> None:
+def test_a_stream_without_a_token_ends_with_the_first_token(serve: Any) -> None:
     """CP-10: without a token every caller on the machine may follow, and nobody continues after one was issued."""
     leak = Leak(serve, "tenant")
     leak.store = tallystick.open("memory:")
@@ -98,7 +98,7 @@ def test_a_stream_of_nobody_ends_with_the_first_token(serve: Any) -> None:
         assert ended_within(leak, answer, SECONDS)
 
 
-def test_a_stream_goes_on_while_its_token_is_good(serve: Any) -> None:
+def test_a_stream_continues_while_its_token_is_valid(serve: Any) -> None:
     """Being authorised again does not disturb those who may follow."""
     leak = Leak(serve, "tenant")
     leak.note()
@@ -140,7 +140,7 @@ def test_a_place_that_is_not_there_is_refused(serve: Any, place: dict[str, Any])
         assert (answer.json()["code"], answer.json()["values"]) == ("position_ahead", {"position": FUTURE, "head": 1})
 
 
-def test_a_place_in_the_future_moves_no_other_follower(serve: Any) -> None:
+def test_a_position_in_the_future_does_not_move_other_followers(serve: Any) -> None:
     """SAFE-09: One follower's place is its own: others miss nothing, get no foreign ids, and are not flooded."""
     served = serve(limits={"heartbeat_seconds": 0.5})
     served.append("order/1", {})
@@ -160,7 +160,7 @@ def test_a_place_in_the_future_moves_no_other_follower(serve: Any) -> None:
             assert taken(answer, 1) == [2]
 
 
-def test_a_place_in_the_past_holds_no_other_follower_back(serve: Any) -> None:
+def test_a_position_in_the_past_does_not_delay_other_followers(serve: Any) -> None:
     """SAFE-09: Somebody who reads a long log from its beginning reads it alone: events go to the others at once."""
     served = serve()
     store = served.service.store

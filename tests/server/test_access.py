@@ -53,7 +53,7 @@ def test_no_handler_is_called_before_its_caller_is_authorised(serve: Any, book: 
             assert served.client.request(route.method, path).status_code == 401, route.path
 
 
-def test_only_what_is_public_needs_nobody() -> None:
+def test_only_public_routes_are_open() -> None:
     """What a caller without a token may see is this list."""
     public = {route.path for route in all_routes() if route.need is Need.OPEN}
     assert public - SIGNED_BY_PEERS <= PUBLIC
@@ -140,7 +140,7 @@ def text_of(served: Any, token: str, path: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("token", ["tenant", "writer"])
-def test_who_is_bound_to_an_org_reads_that_org_alone(served: Any, shop: Store, token: str) -> None:
+def test_a_caller_bound_to_an_org_reads_only_that_org(served: Any, shop: Store, token: str) -> None:
     """CP-10: every read route × own, other and missing org returns nothing of others, nobody or the infrastructure."""
     for path, examples in EXAMPLES.items():
         for example, org in product(examples, ORGS):
@@ -183,7 +183,7 @@ def test_absent_and_not_yours_are_the_same_to_the_byte(served: Any, hidden: str,
     }
 
 
-def test_what_was_pruned_of_others_is_not_told_of(serve: Any, book: Any) -> None:
+def test_what_was_pruned_of_others_is_not_reported(serve: Any, book: Any) -> None:
     """CP-10: another org's pruned stream looks like one that does not exist; the caller's own is 410 as usual."""
     store = open("memory:")
     for org in ("other", "acme"):
@@ -217,7 +217,7 @@ def test_a_cursor_names_no_stream_of_others(serve: Any, book: Any, monkeypatch: 
         assert client.get("/v1/streams").json()["next"] == "order/b"
 
 
-def test_who_is_not_let_in_is_told_nothing_of_the_store(served: Any, shop: Store) -> None:
+def test_a_refused_caller_learns_nothing_of_the_store(served: Any, shop: Store) -> None:
     """CP-10: pages of refusals have the frame of the console without what it shows an operator: id, engine, head."""
     with served.as_("") as client:
         refused = [
@@ -256,7 +256,7 @@ def test_a_writer_of_one_org_learns_nothing_of_others_streams(served: Any, shop:
 
 
 @pytest.mark.parametrize("expected", ["any", 1])
-def test_a_writer_of_one_org_cannot_make_a_stream_of_nobody_its_own(served: Any, shop: Store, expected: Any) -> None:
+def test_a_writer_of_one_org_cannot_take_over_a_stream_without_an_org(served: Any, shop: Store, expected: Any) -> None:
     """CP-10: a stream without an org does not exist for it. By appending, its org could read older events."""
     refused = served.append("order/nobody", {"of": "acme"}, token="writer", expected=expected)
     assert (refused.status_code, refused.json()["code"]) == (404, "not_found")
@@ -322,6 +322,6 @@ def test_a_token_that_was_taken_back_is_refused_at_once(serve: Any, book: Any) -
         assert client.get("/v1/events").status_code == 401
 
 
-def test_a_service_that_must_have_tokens_lets_nobody_in_without(serve: Any) -> None:
+def test_a_service_that_requires_tokens_refuses_requests_without_one(serve: Any) -> None:
     """--require-token also applies while the store has no token."""
     assert serve(require_token=True).client.get("/v1/events").status_code == 401

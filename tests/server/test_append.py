@@ -97,7 +97,7 @@ def test_a_body_that_names_others_is_refused(serve: Any, book: Any, key: str, va
     assert served.service.store.head() == 0
 
 
-def test_who_is_bound_to_no_org_may_name_any(serve: Any, book: Any) -> None:
+def test_a_caller_without_an_org_may_name_any(serve: Any, book: Any) -> None:
     """A person on this machine, and a service of all orgs, say which org an event is for."""
     served = serve()
     assert served.append("order/1", {}, meta={"org": "acme"}).status_code == 201

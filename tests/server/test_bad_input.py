@@ -156,14 +156,14 @@ def test_9_a_compressed_bomb(served: Any) -> None:
 
 
 @pytest.mark.parametrize("limit", ["-1", "0", "1000000000", "1e3", "", "x", "1.5", "１", "0x10", "1&limit=2000000"])
-def test_10_a_limit_that_is_none(served: Any, limit: str) -> None:
+def test_10_an_invalid_limit(served: Any, limit: str) -> None:
     """A number from 1 to 10,000. Anything else is 422 on every list."""
     for path in ("/v1/events", "/v1/streams", "/v1/streams/order/0/events", "/v1/audit"):
         is_problem(served.client.get(f"{path}?limit={limit}"), 422)
 
 
 @pytest.mark.parametrize("expected", [-1, -2, 2**63, 2**64, 1.0, 1e300, "1", "ANY", True, [], {}])
-def test_12_an_expectation_that_is_none(served: Any, expected: Any) -> None:
+def test_12_an_invalid_expectation(served: Any, expected: Any) -> None:
     """A seq, `none` or `any`."""
     is_problem(served.append("order/1", {}, expected=expected), 422)
 
@@ -189,7 +189,7 @@ def test_12_an_expectation_that_is_none(served: Any, expected: Any) -> None:
     ],
     ids=range(15),
 )
-def test_13_to_16_names_that_are_none(served: Any, name: str) -> None:
+def test_13_to_16_invalid_names(served: Any, name: str) -> None:
     """SQL, paths, zero bytes, broken UTF-8, line breaks and 10 kB are not names, and create no stream and no header."""
     body = json.dumps({"events": [ONE]}).encode()
     for path in (f"/v1/streams/order/{name}/events", f"/v1/streams/{name}/1/events"):
@@ -284,7 +284,7 @@ def test_19_a_batch_with_one_bad_event(served: Any, bad: Any) -> None:
     ],
     ids=range(23),
 )
-def test_bodies_that_are_no_events(served: Any, body: bytes) -> None:
+def test_bodies_that_are_not_events(served: Any, body: bytes) -> None:
     """A body that is not strict JSON of the right shape and size is refused, on both routes."""
     for path in (PATH, "/v1/append"):
         is_problem(served.client.post(path, content=body, headers=JSON), 413, 422)

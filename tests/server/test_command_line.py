@@ -37,7 +37,7 @@ def test_a_port_that_is_taken_is_named(start: Any, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_limit_that_is_none_is_refused() -> None:
+def test_an_invalid_limit_is_refused() -> None:
     """A misspelt variable or a bad number is not ignored."""
     assert limits_from({"TALLY_SERVE_BODY_BYTES_MAX": "7", "HOME": "/"}) == Limits(body_bytes_max=7)
     for variables in (

@@ -48,7 +48,7 @@ def test_everything_accepted_is_acknowledged_and_nothing_else_recorded(start: An
     assert sorted(found) == sorted(acknowledged)
 
 
-def test_followers_are_told_and_do_not_hold_it_up(start: Any, tmp_path: Path) -> None:
+def test_followers_are_disconnected_and_do_not_delay_it(start: Any, tmp_path: Path) -> None:
     """A follower gets a last comment and the end of its stream. Idle connections are closed."""
     started = start(f"sqlite:{tmp_path}/log", drain_seconds=600)
     with (

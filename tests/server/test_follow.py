@@ -94,7 +94,7 @@ def test_a_filter_lets_through_what_it_would_when_read(serve: Any) -> None:
     assert seen == [n for n in range(12) if n % 2 and n % 3 in (0, 1)]
 
 
-def test_a_tenant_follows_its_org_alone(serve: Any, book: Any) -> None:
+def test_a_tenant_follows_only_its_org(serve: Any, book: Any) -> None:
     """CP-10: neither others nor the infrastructure appear in the live part either."""
     served = serve(tokens=book(t=("tenant", "acme")), infrastructure=("host",))
     store = served.service.store
@@ -143,7 +143,7 @@ def idle_follower(port: int) -> socket.socket:
     return idle
 
 
-def test_who_does_not_read_is_sent_off_and_the_others_go_on(serve: Any) -> None:
+def test_a_follower_that_does_not_read_is_disconnected_and_the_others_continue(serve: Any) -> None:
     """Its queue is bounded. It is disconnected with a comment, and a quick follower misses nothing."""
     served = serve(limits={"follower_bytes_max": 200_000, "follower_seconds": 600})
     store = served.service.store
@@ -164,7 +164,7 @@ def test_who_does_not_read_is_sent_off_and_the_others_go_on(serve: Any) -> None:
     assert b": disconnected: too slow" in received
 
 
-def test_who_takes_nothing_at_all_is_cut_off(serve: Any) -> None:
+def test_a_follower_that_takes_nothing_is_disconnected(serve: Any) -> None:
     """A reader that stopped for too long loses its connection."""
     served = serve(limits={"follower_bytes_max": 100_000, "follower_seconds": 0.2})
     with idle_follower(served.port):
@@ -213,7 +213,7 @@ def test_a_follower_joins_the_tail_without_a_gap_or_a_repetition() -> None:
     assert re.findall(rb"^id: (\d+)\.", ahead, re.MULTILINE) == [b"13"]
 
 
-def test_who_was_sent_off_is_given_nothing_from_behind_a_gap() -> None:
+def test_a_disconnected_follower_gets_nothing_after_a_gap() -> None:
     """After a failed read the tail starts again at the head. Earlier followers resume from their ids."""
 
     async def work() -> tuple[bytes, bytes]:
@@ -251,7 +251,7 @@ def test_one_that_is_refused_takes_no_place(serve: Any) -> None:
 
 
 @pytest.mark.parametrize("id_", ["-1", "x", "1e3", "9" * 30, ""])
-def test_an_id_that_is_no_position_is_refused(everywhere: Any, id_: str) -> None:
+def test_an_id_that_is_not_a_position_is_refused(everywhere: Any, id_: str) -> None:
     """Last-Event-ID must be one of ours."""
     assert everywhere.client.get("/v1/follow", headers={"last-event-id": id_}).status_code == 422
 

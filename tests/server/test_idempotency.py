@@ -82,7 +82,7 @@ def test_a_refused_request_may_be_sent_again(serve: Any) -> None:
     assert (again.status_code, again.headers["idempotent-replayed"]) == (201, "true")
 
 
-def test_a_key_that_is_none_is_refused(serve: Any) -> None:
+def test_an_invalid_key_is_refused(serve: Any) -> None:
     """One header with printable text of at most 1,000 characters."""
     served = serve()
     for keys in (["a", "b"], [""], ["x" * 1001], ["a\tb"], ["\udcff"]):

@@ -134,7 +134,7 @@ def test_a_reader_of_its_own_writes_waits_for_the_rows(serve: Any) -> None:
     assert unknown.status_code == 404
 
 
-def test_a_list_of_runs_goes_on_where_the_look_at_streams_ended(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_of_runs_continues_where_the_scan_of_streams_ended(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """RUN-10: a page scans a bounded number of streams; the rest is on later pages."""
     monkeypatch.setattr(runs, "SCANNED_MAX", 1000)
     store = tallystick.open("memory:")
@@ -216,7 +216,7 @@ def test_a_damaged_store_serves_what_it_has_and_says_so(serve: Any, tmp_path: An
     assert (refused.status_code, refused.json()["code"]) == (503, "damaged")
 
 
-def test_a_store_that_another_process_writes_is_read_beside_it(serve: Any, tmp_path: Any) -> None:
+def test_a_store_that_another_process_writes_can_be_read(serve: Any, tmp_path: Any) -> None:
     """Opened for reading, it serves what another process commits, and refuses appends."""
     url = f"files:{tmp_path}/log"
     with tallystick.open(url) as writer:

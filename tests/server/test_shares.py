@@ -32,12 +32,12 @@ def entered(gate: Gate, caller: str | None, *sizes: int) -> list[Admission]:
 
 
 @pytest.mark.parametrize(("caller", "most"), [("a", 8), (None, 16)])
-def test_one_caller_gets_half_of_a_gate_and_who_is_trusted_all(caller: str | None, most: int) -> None:
+def test_one_caller_gets_half_of_a_gate_and_a_trusted_one_all(caller: str | None, most: int) -> None:
     """Places: half are first come, first served; the operator of a store without tokens has no share."""
     assert len(entered(Gate("x", count_max=16), caller, *[0] * 20)) == most
 
 
-def test_the_other_half_is_for_those_who_have_little() -> None:
+def test_the_other_half_is_for_callers_that_use_little() -> None:
     """Places: eight callers fit next to one that wants everything, each with its share."""
     gate = Gate("x", count_max=16)
     mine = entered(gate, "a", *[0] * 20)
@@ -59,7 +59,7 @@ def test_bytes_are_shared_like_places() -> None:
     assert (gate.count, gate.bytes) == (1, 200)
 
 
-def test_a_caller_that_reads_much_waits_behind_others() -> None:
+def test_a_caller_that_reads_much_waits_for_others() -> None:
     """Threads: a caller with too many calls waits, and others are served meanwhile; in the end all calls are done."""
 
     async def work() -> tuple[int, list[int]]:
@@ -104,7 +104,7 @@ def crowd(count_max: int, **members: list[Any]) -> Crowd:
     return found
 
 
-def test_the_oldest_that_showed_no_token_goes_first() -> None:
+def test_the_oldest_one_without_a_token_is_closed_first() -> None:
     """Connections: while more than half have no token, the oldest one of the largest address is closed."""
     strangers, members = [Idle() for _ in range(6)], [Idle() for _ in range(5)]
     found = crowd(10, **{"address 1": strangers[:2], "address 2": strangers[2:]}, a=members)

@@ -43,7 +43,7 @@ def test_a_body_that_does_not_end_is_refused(serve: Any) -> None:
 
 
 @pytest.mark.parametrize("path", [b"POST /console/login", b"GET /v1/store"])
-def test_a_body_that_does_not_end_is_closed_whoever_reads_it(serve: Any, path: bytes) -> None:
+def test_a_body_that_does_not_end_is_refused_whether_it_is_read_or_not(serve: Any, path: bytes) -> None:
     """Slowloris by bodies: a form, or a body that no handler reads, does not hold a connection permanently."""
     served = serve(limits={"body_seconds": 0.2, "header_seconds": 0.2})
     head = path + b" HTTP/1.1\r\nhost: localhost\r\norigin: http://localhost\r\ncontent-length: 1000\r\n\r\n"
@@ -145,7 +145,7 @@ def test_reads_are_bounded(serve: Any) -> None:
     assert served.client.get("/v1/store").status_code == 200
 
 
-def test_a_large_body_is_decoded_beside_the_event_loop(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_body_is_decoded_in_a_thread(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others are served meanwhile. Small bodies, which are most, are decoded in the event loop."""
     seen: list[str] = []
     parse = canonical.parse
@@ -162,7 +162,7 @@ def test_a_large_body_is_decoded_beside_the_event_loop(serve: Any, monkeypatch: 
     assert loop != beside
 
 
-def test_a_large_request_is_hashed_beside_the_event_loop(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_request_is_hashed_in_a_thread(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hash of a large body takes long, and nobody else waits for it."""
     seen: list[str] = []
     hash_of = idempotency.hash_of

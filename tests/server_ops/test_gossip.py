@@ -50,7 +50,7 @@ def test_a_peer_joins_and_syncs_with_a_service(serve, place, tmp_path):
     assert (len(told["members"]), told["events"] > invited) == (2, True)
 
 
-def test_who_does_not_sign_is_refused(serve, place):
+def test_an_unsigned_request_is_refused(serve, place):
     """COM-09: what is mounted is open only to peers; the response is the community's own, with our headers."""
     running = serve(f"sqlite:{place / 'log.db'}")
     answer = running.client.get("/sync/v1/heads")
@@ -85,7 +85,7 @@ def test_without_a_community_nothing_is_mounted(serve):
         assert running.client.get(path).status_code == 404
 
 
-def test_a_damaged_community_is_told_before_anything_listens(place):
+def test_a_damaged_community_is_reported_before_anything_listens(place):
     """`tally serve` reports the problem and exits with 2, instead of serving the log without its peers."""
     (place / "community.json").write_text("{")
     done = CliRunner().invoke(tally, ["serve", f"sqlite:{place / 'log.db'}", "--port", "0"], prog_name="tally")
@@ -137,7 +137,7 @@ def befriended(serve, place) -> Any:
     return other
 
 
-def test_what_a_command_writes_beside_the_service_is_handed_on_at_once(serve, place, befriended):
+def test_what_a_command_writes_next_to_the_service_is_sent_on_at_once(serve, place, befriended):
     """COM-09: an event that was written offline reaches the peers of a served node without waiting for a round."""
     here = serve(f"sqlite:{place / 'log.db'}")
     here.until("/v1/community", lambda told: "result" in told["peers"][0])
@@ -146,7 +146,7 @@ def test_what_a_command_writes_beside_the_service_is_handed_on_at_once(serve, pl
     befriended.until("/v1/community", lambda told: told["events"] == before + 1)
 
 
-def test_one_peer_that_cannot_be_called_keeps_no_other_from_it(serve, place, befriended):
+def test_a_peer_that_cannot_be_called_does_not_affect_the_others(serve, place, befriended):
     """COM-09: unreadable certificates, or a refused address, affect only that peer."""
     written = json.loads((place / "community.json").read_text())
     written["peers"].insert(0, {"url": "ftp://127.0.0.1", "key": written["peers"][0]["key"][::-1]})

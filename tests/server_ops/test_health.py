@@ -29,7 +29,7 @@ def test_a_sound_service_says_so(serve):
         assert answer.headers["cache-control"] == "no-store"
 
 
-def test_a_poisoned_writer_is_told(serve, tmp_path):
+def test_a_poisoned_writer_is_reported(serve, tmp_path):
     """LH-17: after a failed fsync nothing is acknowledged, both probes answer 503, and the gauge is 1."""
     files = FaultyFileSystem(Disk())
     store = tallystick.open(f"files:{tmp_path / 'log'}", filesystem=files)
@@ -45,7 +45,7 @@ def test_a_poisoned_writer_is_told(serve, tmp_path):
     assert "tally_writer_poisoned 1.0" in running.client.get("/metrics").text
 
 
-def test_too_little_space_is_told_before_appends_fail(serve):
+def test_too_little_space_is_reported_before_appends_fail(serve):
     """LH-17: with less free space than needed both probes say so, and appends continue."""
     running = serve(settings={"limits": Limits(free_bytes_min=1 << 62)})
     for path in ("/health", "/ready"):
@@ -54,7 +54,7 @@ def test_too_little_space_is_told_before_appends_fail(serve):
     assert running.append("note/a", {"n": 1}).status_code == 201
 
 
-def test_a_damaged_log_is_told(serve, tmp_path):
+def test_a_damaged_log_is_reported(serve, tmp_path):
     """LH-17: a log that opens with a hole is served for reading, and /health says what to run."""
     url = f"files:{tmp_path / 'log'}"
     with tallystick.open(url, segment_bytes_max=65536) as store:
@@ -74,7 +74,7 @@ def test_a_damaged_log_is_told(serve, tmp_path):
     assert str(tmp_path) not in answer.text
 
 
-def test_a_store_that_does_not_answer_is_told(serve):
+def test_a_store_that_does_not_answer_is_reported(serve):
     """A probe is answered even if the store does not respond: that is what it is for."""
     running = serve()
     running.service.store.close()
@@ -87,7 +87,7 @@ def test_a_store_that_does_not_answer_is_told(serve):
     assert b"tally_store_up 0.0" in running.service.operations.metrics.page()
 
 
-def test_an_index_that_leads_nowhere_is_told(monkeypatch):
+def test_a_wrong_index_is_reported(monkeypatch):
     """LH-17: the newest event must be found by its id and by its stream."""
     with tallystick.open("memory:") as store:
         store.append("note/a", tallystick.NewEvent("noted", {"n": 1}))

@@ -121,6 +121,6 @@ def test_old_jobs_make_room():
         jobs.get(first)
 
 
-def test_being_stopped_is_no_error_of_the_store():
+def test_being_stopped_is_not_an_error_of_the_store():
     """Code that catches the store's errors does not catch this one by accident."""
     assert not issubclass(Stopped, errors.TallyError)

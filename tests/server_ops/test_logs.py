@@ -118,7 +118,7 @@ def lines() -> Any:
     return logged
 
 
-def test_an_exception_is_told_by_type_and_place_alone(lines):
+def test_an_exception_is_logged_only_by_type_and_place(lines):
     """The message of an exception may quote an event; where it was raised may not."""
 
     def work() -> None:
@@ -155,7 +155,7 @@ def test_by_default_a_request_that_went_well_is_not_logged(lines):
     assert told == []
 
 
-def test_a_reader_that_stands_still_does_not_stop_the_service():
+def test_a_reader_that_stops_does_not_stop_the_service():
     """Lines past the bound are dropped and counted. Logging never waits."""
     log = logs.Logs(stream=io.StringIO())
     record = logging.LogRecord("tallystick", logging.INFO, "", 0, "x", (), None)

@@ -98,7 +98,7 @@ def test_a_rebuild_starts_a_runner_that_had_stopped(serve, tmp_path):
     assert (found["running"], found["failure"]) == (True, None)
 
 
-def test_a_projection_that_fails_is_shown_and_the_service_goes_on(serve):
+def test_a_projection_that_fails_is_reported_and_the_service_continues(serve):
     """CP-13: its reason is listed with its lag, and readiness reports that a projection does not run."""
     running = serve(projections=[Broken()])
     running.append("order/1", {"customer": "c", "amount": 1}, type=PLACED)
@@ -212,7 +212,7 @@ def test_with_an_archive_only_what_it_holds_is_pruned(serve, monkeypatch):
     assert len(opened) >= 3
 
 
-def test_an_archive_that_is_none_is_told_before_anything_listens(tmp_path):
+def test_a_missing_archive_is_reported_before_anything_listens(tmp_path):
     """LH-17: `tally serve --archive` with a place that has no archive ends at once, and names the place."""
     given = ["serve", f"files:{tmp_path}/log", "--archive", f"{tmp_path}/none", "--port", "0"]
     done = CliRunner().invoke(tally, given, prog_name="tally")
@@ -292,7 +292,7 @@ def test_a_running_service_tells_where_its_time_goes(serve):
     job = running.finished(running.client.post("/v1/profile", json={"seconds": 0.2}))
     stacks = job["result"]["stacks"]
     assert (job["done"], job["result"]["looks"]) == (20, 20)
-    assert any(line.startswith("tallystick-writer;") and "group_commit.py:_run" in line for line in stacks)
+    assert any(line.startswith("tallystick-writer;") and "writer_thread.py:_run" in line for line in stacks)
     assert sum(stacks.values()) >= 20
     assert "payload-mark" not in json.dumps(job)
 

@@ -104,7 +104,7 @@ def test_a_revocation_elsewhere_is_seen_within_a_second(tmp_path):
     assert tokens.FRESH_SECONDS < 1
 
 
-def test_nobody_is_let_in_when_the_facts_cannot_be_read(tmp_path):
+def test_every_caller_is_refused_if_the_facts_cannot_be_read(tmp_path):
     """A store that cannot say who was revoked accepts nobody."""
     now = [0.0]
     store = tallystick.open(f"sqlite:{tmp_path / 'log.db'}")

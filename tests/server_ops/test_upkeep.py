@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 import tallystick
-from tallystick.scheduler import Fired
-from tallystick.server.upkeep import COMMANDS, SchedulerThread, is_ok
+from tallystick import errors, scheduler
+from tallystick.scheduler import Fired, Scheduler
+from tallystick.server.upkeep import COMMANDS, SchedulerThread
 from tallystick.state import as_reducer, entries, reducer
 from tallystick.state.policy import DAY, HOUR, Policy
+from tallystick.store.events import Problem
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.prepare import Part, Request
 from tallystick.testing.clock import ManualClock
@@ -91,7 +93,7 @@ def test_retention_and_validation_fire_when_they_are_due():
         clock.advance(seconds=23 * 3600)
         upkeep.tick()
         upkeep.tick()
-        jobs = [fired.job for fired in told if is_ok(fired)]
+        jobs = [fired.job for fired in told if fired.ok]
         assert (jobs.count("stream snapshot"), jobs.count("retention"), jobs.count("validation")) == (1, 2, 1)
         assert len(list(entries(store, "note/a"))) == 1
 
@@ -106,9 +108,24 @@ def test_the_scheduler_ends_with_the_store_and_says_so(tmp_path):
     assert (upkeep.is_running, upkeep.failure) == (False, "StoreClosed")
 
 
-def test_what_failed_is_told_apart():
-    """A validation that found a problem is not a success."""
-    assert is_ok(Fired("validation", "time", "nothing is wrong"))
-    assert not is_ok(Fired("validation", "time", "snapshot x: it changed"))
-    assert not is_ok(Fired("retention", "", "failed: busy"))
-    assert is_ok(Fired("retention", "time", "nothing to do"))
+def test_a_validation_that_finds_something_is_not_ok(monkeypatch):
+    """LH-17: neither is a job that could not be done; the others of the same tick are."""
+    clock = ManualClock()
+    with tallystick.open("memory:", clock=clock) as store:
+        store.append("note/a", tallystick.NewEvent("noted", {"n": 1}))
+        clock.advance(seconds=24 * 3600)
+        policy = Policy(stream_events=1, retain_every_ns=HOUR, validate_every_ns=DAY)
+        wrong = Problem("snapshot", "it changed")
+        monkeypatch.setattr(scheduler.validation, "problems", lambda store, reducers: [wrong])
+        monkeypatch.setattr(scheduler, "retain", refuse)
+        fired = Scheduler(store, (as_reducer(count),), policy).tick()
+    assert [(each.job, each.result, each.ok) for each in fired[1:]] == [
+        ("retention", "failed: the store was busy for 1 ms", False),
+        ("validation", "it changed", False),
+    ]
+    assert fired[0].ok
+
+
+def refuse(*given, **options):
+    """Retention on a store that is busy."""
+    raise errors.Busy(waited_ms=1)

@@ -71,7 +71,7 @@ def test_a_full_disk_with_nothing_to_let_go_is_said_and_stays_refused(full: Any,
     scheduler = Scheduler(full, [], POLICY)
     (fired,) = scheduler.tick()
     assert "failed" in fired.result
-    assert "retention lets nothing more go" in fired.result
+    assert "retention removes nothing more" in fired.result
     assert scheduler.tick() == []
     clock.advance(seconds=61)
     assert len(scheduler.tick()) == 1

@@ -24,7 +24,7 @@ FILLED_IN_STEPS = {
         "_Document",
     },
     "engines.sqlite": {"OpenedStore", "_MetaScope"},
-    "event": {"EventIn", "EventType", "LineIn", "_StoredLine"},
+    "event": {"EventType"},
     "state": {"Plan", "State"},
     "store": {"Claims", "Part", "Received", "Request", "RunRows", "Transaction", "Verification", "Write"},
 }

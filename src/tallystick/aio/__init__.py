@@ -1,4 +1,4 @@
-"""The async face of a store: `aio.open(url)` gives an `AsyncStore` with the names of `Store`."""
+"""The API for asyncio: `aio.open(url)` returns an `AsyncStore`, which has the same methods as `Store`."""
 
 from tallystick.aio.async_store import WINDOW_MS_MAX, AsyncStore, open
 

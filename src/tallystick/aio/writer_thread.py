@@ -1,4 +1,4 @@
-"""Group commit for tasks: one writer thread that commits together what waits, and answers each task on its own."""
+"""Group commit for tasks: one writer thread commits all waiting requests together, and answers each task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PENDING_MAX = 65_536
 
 
 class WriterThread:
-    """The writer thread. Tasks hand it requests; it takes all that wait and submits them as one group."""
+    """The writer thread. Tasks put requests into its queue; it takes all that wait, and submits them as one group."""
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, *, window_seconds: float) -> None:
         self._store = store
@@ -33,13 +33,13 @@ class WriterThread:
         self._thread.start()
 
     async def room(self) -> None:
-        """Wait while too many requests are on their way."""
+        """Wait while the queue is full."""
         while self.is_full:
             self._room.clear()
             await self._room.wait()
 
     def enqueue(self, request: Request) -> asyncio.Future[list[Appended]]:
-        """Hand in a request; the future has its outcome."""
+        """Add a request to the queue; the future gets its outcome."""
         if self._closing:
             raise errors.StoreClosed()
         done: asyncio.Future[list[Appended]] = self._loop.create_future()
@@ -50,21 +50,21 @@ class WriterThread:
 
     @property
     def waiting(self) -> int:
-        """How many were handed in and not taken yet."""
+        """The number of requests in the queue."""
         return len(self._queue)
 
     @property
     def is_full(self) -> bool:
-        """Whether a new request has to wait for room."""
+        """Whether the queue is full."""
         return len(self._queue) >= PENDING_MAX
 
     def refuse(self) -> None:
-        """Take no more. Called in the loop's thread, so that no append slips in behind the writer's last look."""
+        """Take no more requests. Call it in the loop's thread, so that the writer does not miss a last one."""
         self._closing = True
         self._work.set()
 
     def close(self) -> None:
-        """Finish what was handed in, and stop the thread. Call `refuse` first."""
+        """Commit the requests in the queue, and stop the thread. Call `refuse` first."""
         self._thread.join()
 
     def _run(self) -> None:
@@ -82,12 +82,12 @@ class WriterThread:
         outcomes: Sequence[Outcome | BaseException]
         try:
             outcomes = self._store.submit([request for request, _ in group])
-        except BaseException as failure:  # the writer thread must answer every task, whatever happened
+        except BaseException as failure:  # every task must get an answer, whatever happens
             outcomes = [errors.copy(failure) for _ in group]
         answers = list(zip([done for _, done in group], outcomes, strict=True))
         try:
             self._loop.call_soon_threadsafe(self._answer, answers)
-        except RuntimeError:  # the loop was closed; nobody waits any more
+        except RuntimeError:  # the loop was closed, so no task waits any more
             return
 
     def _answer(self, answers: list[tuple[asyncio.Future[list[Appended]], Any]]) -> None:

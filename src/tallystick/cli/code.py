@@ -75,7 +75,7 @@ def open_store(url: str, catalog_reference: str | None = None, *, readonly: bool
     return tallystick.open(url, readonly=readonly, create=False, catalog=load_catalog(catalog_reference), defaults=who)
 
 
-def open_beside_writer(url: str, catalog_reference: str | None = None) -> Store:
+def open_shared(url: str, catalog_reference: str | None = None) -> Store:
     """The store, for writing if no other process has it, otherwise read-only. Rows and checkpoints can be written
     either way.
     """

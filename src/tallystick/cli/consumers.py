@@ -151,7 +151,7 @@ def _row(letter: DeadLetter) -> tuple[Any, ...]:
 def _drop(url: str, consumer: str, position: int, *, as_json: bool) -> None:
     from tallystick.projections import drop_letter
 
-    with code.open_beside_writer(url) as store:
+    with code.open_shared(url) as store:
         letter = drop_letter(store, consumer, position)
     _show_done("dropped", letter.consumer, letter.position, as_json=as_json)
 
@@ -175,7 +175,7 @@ def _replay(
 
     code.search_here()
     handler = named(reference, what="handler")
-    with code.open_beside_writer(url, catalog_reference) as store:
+    with code.open_shared(url, catalog_reference) as store:
         replay_letter(store, consumer, position, _named(handler, reference))
     _show_done("replayed", consumer, position, as_json=as_json)
 

@@ -28,7 +28,7 @@ def project(url: str, reference: str, follow: bool, catalog_reference: str | Non
     at the same time. Rows of another version of the projection are refused: replace them with `tally rebuild`.
     """
     projection = code.load_projection(reference)
-    with code.open_beside_writer(url, catalog_reference) as store:
+    with code.open_shared(url, catalog_reference) as store:
         runner = _runner(store, projection)
         head = store.head()
         with progress.bar(projection.name, total=head) as move:

@@ -39,7 +39,7 @@ def _rebuild(name: str, *, on: str, short_help: str) -> click.Command:
         prints where the log is folded, and why.
         """
         projection = code.load_projection(reference)
-        with code.open_beside_writer(url, catalog_reference) as store:
+        with code.open_shared(url, catalog_reference) as store:
             choice = rebuild_location.choose(
                 location, projection, events=store.head(), archive=archive_directory, store=store
             )

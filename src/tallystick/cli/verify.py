@@ -86,7 +86,7 @@ def counted(problems: Sized, truncated: bool) -> str:
 
 
 def show_problems(problems: list[Problem] | tuple[Problem, ...]) -> None:
-    """Print a table of what is wrong and where, and what to do about it."""
+    """Print a table of problems, and what to do about each kind."""
     from tallystick.store import reasons
 
     output.table(
@@ -98,6 +98,6 @@ def show_problems(problems: list[Problem] | tuple[Problem, ...]) -> None:
 
 
 def show_accepted(holes: Iterable[Hole]) -> None:
-    """The losses that were accepted before."""
+    """Print the losses that were accepted before."""
     for hole in holes:
         click.echo(f"accepted loss: positions {hole.first} to {hole.last}: " + output.printable(hole.reason))

@@ -5,13 +5,13 @@ A stored event has every field of the envelope, with payload and meta verbatim:
     {"position","stream","seq","type","version","id","time","payload","meta","checksum","link","signature"}
 
 `id` is UUID text, `time` ns since 1970, hashes and signature lower-case hex, `payload` null if it was erased. `line`
-writes it, `parse_event` reads it. If the line may have been changed, check its checksum and link.
+writes it, `parse_stored` reads it. If the line may have been changed, check its checksum and link.
 
 A new event, which is to be appended, needs less:
 
     {"stream","type","payload"[,"version","meta","expected","id","time","signature","seq","checksum","link"]}
 
-`parse_line` reads it, and a stored event too: then `seq`, `checksum` and `link` are claims that must come true, and
+`parse_new` reads it, and a stored event too: then `seq`, `checksum` and `link` are claims that must come true, and
 `position`, `previous` and `recorded` belong to the store that it came from and are ignored. Any other key is refused.
 
 Payload and meta must be one JSON object each without line breaks. Anything else could end its field, its line or its
@@ -75,7 +75,7 @@ def lines(events: Iterable[Event]) -> bytes:
     return (text + "\n").encode() if text else b""
 
 
-class _StoredLine(msgspec.Struct):
+class _StoredLine(msgspec.Struct, frozen=True):
     """The line of a stored event. Payload and meta stay bytes; unknown keys are ignored."""
 
     position: int
@@ -95,7 +95,7 @@ class _StoredLine(msgspec.Struct):
 _decode = msgspec.json.Decoder(_StoredLine).decode
 
 
-def parse_event(text: bytes) -> Event:
+def parse_stored(text: bytes) -> Event:
     """The stored event of a line; `ValueError` if it is not one."""
     given = _decode(text)
     payload = bytes(given.payload)
@@ -115,21 +115,16 @@ def parse_event(text: bytes) -> Event:
     )
 
 
-class EventIn(msgspec.Struct, forbid_unknown_fields=True):
-    """A new event as JSON has it."""
+class NewEventLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The line of a new event, which may claim what the event will become."""
 
+    stream: str
     type: str
     payload: dict[str, Any]
     version: int | None = None
     meta: dict[str, Any] | None = None
     id: str | None = None
     time: int | None = None
-
-
-class LineIn(EventIn, forbid_unknown_fields=True, kw_only=True):
-    """A new event on a line of its own, which names its stream and may claim what it will become."""
-
-    stream: str
     expected: int | str | None = None
     signature: str | None = None
     seq: int | None = None
@@ -161,13 +156,13 @@ class LineIn(EventIn, forbid_unknown_fields=True, kw_only=True):
             raise errors.InvalidInput(reason=f"its {key!r} must be hex digits") from None
 
 
-def parse_line(text: bytes) -> LineIn:
+def parse_new(text: bytes) -> NewEventLine:
     """The new event of a line; refused by name if it is not one."""
     found = canonical.parse(text, what="line")
     if type(found) is dict and found.get("payload", text) is None:
         reason = "its payload was erased, so it cannot be appended: `tally export --whole` moves erased events too"
         raise errors.InvalidInput(reason=reason)
     try:
-        return msgspec.convert(found, LineIn)
+        return msgspec.convert(found, NewEventLine)
     except msgspec.ValidationError as problem:
         raise errors.InvalidInput(reason=f"it is not the line of an event: {problem}") from None

@@ -13,7 +13,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.event import canonical, chain, guard, names
-from tallystick.event.line import LineIn
+from tallystick.event.line import NewEventLine
 from tallystick.event.model import Draft, Event, NewEvent
 from tallystick.moving.progress import BrokenClaim, ImportStopped, Progress
 from tallystick.store import capabilities, expectation
@@ -23,7 +23,7 @@ from tallystick.store.prepare import Part, Preparer, Request
 from tallystick.store.store import Store
 
 
-class ImportLine(msgspec.Struct):
+class ImportLine(msgspec.Struct, frozen=True):
     """A line to be appended, with its number in the input, and what it claims to become."""
 
     number: int
@@ -35,7 +35,7 @@ class ImportLine(msgspec.Struct):
     link: bytes | None
 
     @classmethod
-    def of(cls, given: LineIn, number: int) -> ImportLine:
+    def of(cls, given: NewEventLine, number: int) -> ImportLine:
         """The line as it was parsed."""
         expected = given.expected
         if expected is None:

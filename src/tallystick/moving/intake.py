@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from tallystick import errors
-from tallystick.event.line import parse_line
+from tallystick.event.line import parse_new
 from tallystick.event.model import Event
 from tallystick.moving import frame
 from tallystick.moving.batches import Importer, ImportLine
@@ -128,7 +128,7 @@ class _Import:
         with self._naming_lines():
             if frame.is_frame_line(text):
                 raise errors.InvalidInput(reason="it belongs to a whole export, whose first line is missing")
-            self._lines.append(ImportLine.of(parse_line(text), self._number))
+            self._lines.append(ImportLine.of(parse_new(text), self._number))
         if len(self._lines) >= self.batch or self.progress.bytes - self._begun >= BATCH_BYTES_MAX:
             self.append()
 

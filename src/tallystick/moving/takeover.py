@@ -10,7 +10,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.event import chain
-from tallystick.event.line import parse_event
+from tallystick.event.line import parse_stored
 from tallystick.event.model import Event, NewEvent
 from tallystick.moving import frame
 from tallystick.moving.progress import Progress
@@ -230,7 +230,7 @@ def why_not(store: Store, begin: frame.Begin, first: Event | None, cuts: list[fr
 def stored_event(text: bytes) -> Event:
     """The event of a line of a whole export; refused if it does not have the form of a stored event."""
     try:
-        event = parse_event(text)
+        event = parse_stored(text)
     except ValueError as problem:  # the errors of msgspec are too
         raise errors.InvalidInput(reason=f"it is not a line of an export: {problem}") from problem
     check_form(event)

@@ -14,7 +14,7 @@ from tallystick.server import logs, telemetry
 from tallystick.server.jobs import Job, Jobs
 from tallystick.server.metrics import Sampled
 from tallystick.server.sample import Sampler
-from tallystick.server.upkeep import SchedulerThread, is_ok
+from tallystick.server.upkeep import SchedulerThread
 from tallystick.state.policy import policy
 
 if TYPE_CHECKING:
@@ -131,12 +131,11 @@ class Operations:
             yield "tally_verify_problems", "Problems that it found.", len(self.verified.result["problems"])
 
     def _fired(self, fired: Fired) -> None:
-        ok = is_ok(fired)
         if fired.job.endswith("snapshot"):
-            self.metrics.snapshot(made=ok)
-        self.metrics.fired(job=fired.job, ok=ok)
-        level = logging.INFO if ok else logging.WARNING
-        logs.log(level, "the scheduler ran a job" if ok else "a job of the scheduler failed", job=fired.job)
+            self.metrics.snapshot(made=fired.ok)
+        self.metrics.fired(job=fired.job, ok=fired.ok)
+        level = logging.INFO if fired.ok else logging.WARNING
+        logs.log(level, "the scheduler ran a job" if fired.ok else "a job of the scheduler failed", job=fired.job)
 
     def _ended(self, job: Job) -> None:
         self.metrics.job_ended(job)

@@ -1,7 +1,7 @@
-"""Accepting a loss: the control fact that makes a lost range a recorded decision, and the record of damage cleared.
+"""Accepting a loss: a control fact makes a lost range a recorded decision, and the record of damage is cleared.
 
-The engine has put the lost ranges in place before. A crash in between leaves losses without a fact: verification names
-them, appends stay refused, and accepting once more ends it.
+The engine has noted the lost ranges before that. A crash in between leaves losses without a fact: verification reports
+them, appends are still refused, and accepting again completes it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tallystick.store.verify import accepted_ranges, examine
 
 
 class LostSeqs(msgspec.Struct, frozen=True):
-    """What a stream lost, as far as anybody knows: seqs from `first` to `last`."""
+    """What a stream lost, as far as it is known: the seqs from `first` to `last`."""
 
     stream: str
     first: int
@@ -31,7 +31,7 @@ class LostSeqs(msgspec.Struct, frozen=True):
 
 
 class KeptFile(msgspec.Struct, frozen=True):
-    """A damaged file, kept whole."""
+    """A damaged file that was kept as it is."""
 
     file: str
     sha256: str
@@ -49,7 +49,7 @@ class Acceptance(msgspec.Struct, frozen=True):
 
 
 def record(store: Store, accepted: Acceptance) -> Acceptance:
-    """Record the losses that no fact accepts yet, once nothing else is wrong, and clear the record of damage."""
+    """Record the losses that no fact accepts yet, if nothing else is wrong, and clear the record of damage."""
     known = store.log.damage.known()
     found = examine(store.log)
     others = [problem for problem in found.problems if problem.what != LOSS]

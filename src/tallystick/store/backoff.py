@@ -1,6 +1,6 @@
-"""Trying again what is transient: pauses that double up to a limit, with jitter, and a bound. Each retry is counted.
+"""Retries of transient failures: pauses that double up to a limit, with jitter, and a bound. Each retry is counted.
 
-The jitter keeps two that met at the same moment from meeting again. `retries` is what metrics show of this process.
+The jitter keeps two callers that collided from colliding again. `retries` is for the metrics of this process.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _counting = threading.Lock()
 
 
 def retries() -> dict[str, int]:
-    """How often what was tried again, in this process."""
+    """How often each operation was retried in this process."""
     with _counting:
         return dict(_counted)
 
 
 class Backoff:
-    """The pauses of one attempt at something. Without `tries_max` whoever uses it has a bound of its own."""
+    """The pauses between the tries of one operation. Without `tries_max` the caller has a bound of its own."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Backoff:
         self._tries = 0
 
     def pause(self) -> bool:
-        """Wait before the next try, a half to the whole of a pause that doubles; False if it was tried often enough."""
+        """Wait before the next try, half to all of a pause that doubles; False if the bound is reached."""
         if self._tries_max is not None and self._tries >= self._tries_max:
             return False
         longest = min(FIRST_SECONDS * 2 ** min(self._tries, 30), PAUSE_SECONDS_MAX)
@@ -52,5 +52,5 @@ class Backoff:
         return True
 
     def begin_again(self) -> None:
-        """What was tried went on: count from the start."""
+        """Count from the start, because the operation made progress."""
         self._tries = 0

@@ -1,8 +1,8 @@
-"""What leaves an engine is checked here: payloads against their checksums, and each event against the link before it.
+"""Checks every event that leaves an engine: its payload against its checksum, and its link against the event before.
 
-An engine calls `page`, `stream` or `event` with what it is about to return, and says what it knows of the events that
-it does not return (`Evidence`). What does not hold goes on record, so that appends are refused from then on, and is
-then treated like any other damaged range.
+An engine calls `page`, `stream` or `event` with the events that it is about to return, and tells what it knows of
+events that it does not return (`Evidence`). A wrong event goes on record, so that appends are refused from then on, and
+is treated like any other damaged range.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from tallystick.store.maintenance import Cut, before_cut
 from tallystick.store.page import Hole, Page
 
 NOTHING = b""
-"""In place of the link of an event that would have to be there and is not."""
+"""Instead of the link of an event that should exist and is missing."""
 
 
 class Evidence(Protocol):
-    """What an engine knows besides the events that it returns."""
+    """What an engine knows of events that it does not return."""
 
     def links_before(self, events: Sequence[Event]) -> Sequence[bytes | None]:
-        """For each event the link of the one before it in its stream; None where that cannot be seen.
+        """For each event the link of the one before it in its stream; None if that is not visible.
 
-        Where nothing is hidden, and neither that event nor a cut is there, it is `NOTHING`, which nothing follows.
+        If nothing is hidden, and there is neither that event nor a cut, it is `NOTHING`, and no link follows from that.
         """
 
     def erased(self, positions: Sequence[int]) -> Collection[int]:
-        """Those of these positions whose erasure is noted."""
+        """Those of the positions whose erasure is noted."""
 
 
 def page(
@@ -46,10 +46,10 @@ def page(
     over_holes: bool = False,
     gapless: bool = False,
 ) -> Page:
-    """A page whose events hold. It ends before the first one that does not, and is refused if it starts with that.
+    """A page of sound events. It ends before the first wrong event, and is refused if it starts with one.
 
-    With `over_holes` such events are left out, and named as holes. `gapless` means that nothing was filtered out, so
-    that the seqs of a stream follow each other.
+    With `over_holes` wrong events are left out and listed as holes. `gapless` means that nothing was filtered out, so
+    the seqs of each stream have no gaps.
     """
     wrong = _payloads(found.events, evidence) + _links(found.events, evidence, gapless=gapless)
     return _without(record, found, wrong, after=after, over_holes=over_holes)
@@ -64,16 +64,16 @@ def hashed_page(
     doubtful: Sequence[Event],
     over_holes: bool = False,
 ) -> Page:
-    """As `page`, where the medium has a hash over all fields of an event, which was compared.
+    """As `page`, for a medium that has a hash over all fields of an event, which was compared already.
 
-    Links are left to `stream` then, because they cost as much as everything else together. The payloads of events that
-    are not `doubtful` were checked while they had the same hash.
+    Then only `stream` checks links, because that costs as much as everything else together. The payloads of events that
+    are not `doubtful` were checked before, when they had the same hash.
     """
     return _without(record, found, _payloads(doubtful, evidence), after=after, over_holes=over_holes)
 
 
 def _without(record: DamageRecord, found: Page, wrong: list[Problem], *, after: int, over_holes: bool) -> Page:
-    """What is left of a page without events that do not hold."""
+    """The rest of a page without its wrong events."""
     if not wrong:
         return found
     put_on_record(record, wrong)
@@ -92,7 +92,7 @@ def _without(record: DamageRecord, found: Page, wrong: list[Problem], *, after: 
 def stream(
     record: DamageRecord, events: Sequence[Event], evidence: Evidence, *, after: int, gapless: bool = True
 ) -> list[Event]:
-    """The events of one stream behind the seq `after`. Refused whole if one of them does not hold.
+    """The events of one stream after the seq `after`. They are refused as a whole if one of them is wrong.
 
     The event at `after` may be the first of those given, and is not returned. Unless `gapless`, some may be hidden.
     """
@@ -106,7 +106,7 @@ def stream(
 
 
 def link_before(first: Event, evidence: Evidence, *, after: int) -> bytes | None:
-    """The link that the first event behind the seq `after` follows; None if that cannot be seen, or it is another."""
+    """The link before the first event after the seq `after`; None if it is not visible, or the seq does not follow."""
     if first.seq != after + 1:
         return None
     return chain.GENESIS if after == 0 else evidence.links_before([first])[0]
@@ -115,7 +115,7 @@ def link_before(first: Event, evidence: Evidence, *, after: int) -> bytes | None
 def follow(
     found: Sequence[Event], link: bytes | None, evidence: Evidence, *, after: int, gapless: bool = True
 ) -> list[Problem]:
-    """What is wrong with events of one stream behind the seq `after`, whose link is `link`."""
+    """What is wrong with events of one stream that follow the seq `after`, whose link is `link`."""
     wrong = _payloads(found, evidence)
     pairs: list[tuple[Event, bytes]] = []
     seq = after
@@ -130,14 +130,14 @@ def follow(
 
 
 def refuse(record: DamageRecord, wrong: Sequence[Problem]) -> None:
-    """Put what is wrong on record and refuse by the name of the first; nothing if nothing is."""
+    """Put problems on record, and raise `Damaged` for the first of them; do nothing if there are none."""
     if wrong:
         put_on_record(record, wrong)
         raise _refusal(min(map(_hole, wrong), key=lambda hole: hole.first))
 
 
 def event(record: DamageRecord, found: Event | None, evidence: Evidence, *, hashed: bool = False) -> Event | None:
-    """One event that holds, or None if there is none; `hashed`: its links are left alone, as in `hashed_page`."""
+    """One sound event, or None; `hashed`: its links are not checked, as in `hashed_page`."""
     if found is not None:
         wrong = _payloads([found], evidence)
         if not hashed:
@@ -151,10 +151,10 @@ def event(record: DamageRecord, found: Event | None, evidence: Evidence, *, hash
 def predecessor_links(
     events: Sequence[Event], links: Sequence[bytes | None], cut: Callable[[str], Cut | None]
 ) -> list[bytes | None]:
-    """What was found of the links before some events, where no event is hidden that could be before one of them.
+    """The links before some events, as far as they were found, if no event that could be before them is hidden.
 
-    Nothing can be said of an event that was pruned itself since it was read: what it follows is gone by right. `cut`
-    is asked after the links were looked up.
+    An event that was pruned itself since it was read has no link to compare. `cut` is called after the links were
+    looked up.
     """
     return [
         NOTHING if link is None and not _is_pruned(event, cut) else link
@@ -167,7 +167,7 @@ def _is_pruned(event: Event, cut: Callable[[str], Cut | None]) -> bool:
 
 
 def require_payload(found: Event) -> Event:
-    """An event whose payload, if it has one, has its checksum: for a judgement that compares it with what is given."""
+    """The event, if its payload has its checksum: for a judgement that compares the event with a retry."""
     if found.payload is not None and chain.checksum(found.payload) != found.checksum:
         raise _refusal(_hole(reasons.CHECKSUM.at(found)))
     return found

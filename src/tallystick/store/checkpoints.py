@@ -1,4 +1,4 @@
-"""Where a consumer is in a log, so that it can go on there and nowhere else."""
+"""Checkpoints: how far a consumer has read a log, so that it continues there, and only in that log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tallystick.event.model import Event
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """A consumer's place: the store, how far it looked, and the link of the last event it saw there.
+    """The position of a consumer: the store, how far it has read, and the link of the last event it saw.
 
     `link_position` is the position whose link is remembered: the last event at or before `position`.
     """
@@ -28,7 +28,7 @@ class Checkpoints(Protocol):
 
     def load(self, name: str) -> Checkpoint | None: ...
     def save(self, checkpoint: Checkpoint, *, previous: int | None) -> None:
-        """Store it if the stored position is still `previous` (None: there is none yet); else raise `Conflict`."""
+        """Store it if the stored position is still `previous` (None: no checkpoint yet); otherwise raise `Conflict`."""
 
     def names(self) -> list[str]: ...
     def delete(self, name: str) -> None: ...

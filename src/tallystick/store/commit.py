@@ -1,7 +1,7 @@
-"""What goes into an engine's commit, and what comes out.
+"""The input and the result of an engine's commit.
 
-A transaction is all or nothing. A commit takes several transactions, judges each on its own, and makes those that
-passed durable with one fsync: that is group commit, and there is no other path.
+A transaction is all or nothing. A commit takes several transactions, judges each on its own, and makes those that pass
+durable with one fsync. This is group commit, and every append goes through it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _LEASED = LEASED_KIND + "/"
 
 
 class SourceMark(msgspec.Struct, frozen=True):
-    """One draft's place in the sequence of its source; `seq` None means: assign it in the commit.
+    """The number of one draft in the sequence of its source; None means that the commit assigns it.
 
-    A source counts once for each org that its events name; `org` is empty if the event names none.
+    A source has one sequence per org that its events name; `org` is empty if the event names no org.
     """
 
     index: int
@@ -33,15 +33,15 @@ class SourceMark(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, str]:
-        """What has a sequence: the source within its org."""
+        """The source within its org: the key of a sequence."""
         return (self.org, self.source)
 
 
 class Write(msgspec.Struct):
     """The part of a transaction that goes to one stream, validated and encoded.
 
-    `filled` names by index the meta keys that the appender filled in: a retry may fill in something else there.
-    `after_link` demands that the stream ends with this link: what was signed elsewhere must come out the same here.
+    `filled` are the meta keys that the appender filled in, by index: a retry may fill in other values there.
+    `after_link` requires that the stream ends with this link: events that were signed elsewhere must fit here.
     """
 
     stream: str
@@ -56,15 +56,16 @@ class Write(msgspec.Struct):
 
     @property
     def is_leased(self) -> bool:
-        """Whether only the holder of the stream's lease may write it."""
+        """Whether only the holder of a lease may write the stream."""
         return self.stream.startswith(_LEASED)
 
 
 class Transaction(msgspec.Struct):
     """Writes that commit together or not at all, and what else happens with them.
 
-    `require` names streams that must still end at a seq, written to or not. `command` is recorded with the writes, and
-    refuses the whole if it is recorded already. `maintenance` changes what is stored; a control fact names it.
+    `require` lists streams that must still end at a seq, whether they are written or not. `command` is recorded with
+    the writes; if it is recorded already, the transaction is refused. `maintenance` changes what is stored, as a
+    control fact in the writes says.
     """
 
     writes: list[Write]
@@ -77,7 +78,7 @@ class Transaction(msgspec.Struct):
 
 
 class Appended(msgspec.Struct, frozen=True):
-    """Where a write ended up. `stored` counts the events that were there already (a retry): they were not written."""
+    """The place of a write. `stored` counts the events that were stored already (a retry) and not written again."""
 
     stream: str
     first_seq: int
@@ -99,6 +100,6 @@ class Appended(msgspec.Struct, frozen=True):
 
 
 Outcome: TypeAlias = "list[Appended] | TallyError"
-"""What became of one transaction."""
+"""The result of one transaction."""
 
 __all__ = ["Appended", "Outcome", "SourceMark", "TallyError", "Transaction", "Write"]

@@ -1,6 +1,6 @@
-"""Control facts: what was done to a store, recorded in reserved `tally.*` streams of the store itself.
+"""Control facts: what was done to a store, recorded in reserved `tally.*` streams of that store.
 
-The audit trail is a reading of these streams. They are chained, verified and exported like every other event.
+The audit trail consists of these streams. Their events are chained, verified and exported like all others.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ SECRETS_MODES = ("reject", "warn", "off")
 
 
 def settings(log: EventLog) -> dict[str, str]:
-    """The recorded settings of a store: the defaults, then every recorded change."""
+    """The settings of a store: the defaults with every recorded change."""
     found = {"secrets": "reject"}
     try:
         head = log.stream_head(SETTINGS_STREAM)
         events = log.read_stream(SETTINGS_STREAM, limit=head.seq) if head is not None else []
-    except errors.Damaged:  # the store must open all the same; the strict settings hold meanwhile
+    except errors.Damaged:  # the store must open anyway; the strict settings apply until then
         return found
     for event in events:
         if event.type == SETTING_CHANGED and event.data is not None:
@@ -38,7 +38,7 @@ def settings(log: EventLog) -> dict[str, str]:
 
 
 def check_secrets(mode: str, profile: profiles.Profile) -> None:
-    """Refuse a mode that does not exist, or one that the profile does not allow."""
+    """Refuse a mode that does not exist, or that the profile does not allow."""
     if mode not in SECRETS_MODES:
         raise errors.InvalidValue(what="secrets", value=mode, must="one of " + ", ".join(SECRETS_MODES))
     if profile.guard_fixed and mode != "reject":
@@ -46,7 +46,7 @@ def check_secrets(mode: str, profile: profiles.Profile) -> None:
 
 
 def audit(log: EventLog, *, after: int = 0, selection: Selection | None = None) -> Iterator[Event]:
-    """The control facts in order of position. They stand in streams of their own, so the log is not searched."""
+    """The control facts in order of position. They are in streams of their own, so the log is not searched."""
     wanted = (selection or Selection()).predicate()
     if log.losses():
         yield from (event for event in _around_losses(log, after) if wanted(event))
@@ -58,7 +58,7 @@ def audit(log: EventLog, *, after: int = 0, selection: Selection | None = None) 
 
 
 def _around_losses(log: EventLog, after: int) -> Iterator[Event]:
-    """The control facts that are left: a stream that lost some cannot be read as a whole."""
+    """The control facts that are left. A stream that lost some events cannot be read as a whole."""
     for page in iterate.pages(log, after=after, over_holes=True, over_pruned=True):
         yield from (event for event in page.events if names.is_reserved(event.stream))
 
@@ -69,5 +69,5 @@ def control_streams(log: EventLog) -> Iterator[str]:
 
 
 def _behind(log: EventLog, stream: str, position: int) -> Iterator[Event]:
-    """The events of a stream behind a position."""
+    """The events of a stream after a position."""
     return (event for event in iterate.stream(log, stream) if event.position > position)

@@ -1,11 +1,11 @@
-"""A place in the log as a text that readers keep anywhere: with evidence, so that it is refused in another history.
+"""Cursors: a position in the log as a text that readers can store anywhere. Evidence makes other histories refuse it.
 
     POSITION.MARK            the event at the position is the evidence
-    POSITION.EVIDENCE.MARK   the evidence is the event at an earlier position; 0: none was left
+    POSITION.EVIDENCE.MARK   the evidence is the event at an earlier position; 0: no event was left
 
 `MARK` is base64url without padding of 6 bytes of SHA-256(store id) and 15 bytes of
 SHA-256("tallystick/cursor/1\\n" store id, position of the evidence as decimal, "\\n", its link). It says nothing
-about the event, which may be another tenant's. A bare number is taken for a place without evidence.
+about the event, which may be another tenant's. A bare number is a position without evidence.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WINDOWS = (1, 16, 1000)  # how far below a position its cursor looks for an eve
 
 
 class Cursor(msgspec.Struct, frozen=True):
-    """What a cursor says. No mark: it is a bare number."""
+    """The content of a cursor. Without a mark it is a bare number."""
 
     position: int
     evidence: int
@@ -39,7 +39,7 @@ class Cursor(msgspec.Struct, frozen=True):
 
 
 def mark(store_id: bytes, evidence: int, link: bytes) -> str:
-    """What a cursor carries of the store and of one event."""
+    """The evidence in a cursor: hashes of the store and of one event."""
     event = hashlib.sha256(b"%b%b%d\n%b" % (DOMAIN, store_id, evidence, link)).digest()[:_EVENT_BYTES]
     return urlsafe_b64encode(hashlib.sha256(store_id).digest()[:_STORE_BYTES] + event).decode()
 
@@ -51,7 +51,7 @@ def text(store_id: bytes, position: int, evidence: int, link: bytes) -> str:
 
 
 def parse(given: object) -> Cursor:
-    """A cursor that somebody gave, or the number that they gave instead."""
+    """The content of a given cursor, or of a number that was given instead."""
     found = FORM.fullmatch(given) if isinstance(given, str) and given.isascii() else None
     if found is not None:
         position, earlier, marked = found.groups()
@@ -62,7 +62,7 @@ def parse(given: object) -> Cursor:
 
 
 def made(log: EventLog, position: int) -> str:
-    """The cursor of any position of a log: it rests on the last event up to there."""
+    """The cursor of any position of a log. Its evidence is the last event up to there."""
     event = last_event(log, position)
     evidence, link = (event.position, event.link) if event else (0, b"")
     return text(log.store_id, position, evidence, link)
@@ -72,7 +72,7 @@ def position(log: EventLog, given: object, *, over_holes: bool) -> int:
     """The position that a cursor means in this log; `WrongStore` if it is not of this history."""
     found = parse(given)
     if found.mark and not _is_ours(log, found, over_holes):
-        reason = f"what was at position {found.position} is not there"
+        reason = f"the event that was at position {found.position} is not there"
         raise errors.WrongStore(name=str(given), reason=reason)
     return found.position
 
@@ -81,7 +81,7 @@ def _is_ours(log: EventLog, found: Cursor, over_holes: bool) -> bool:
     if found.mark[:STORE_CHARACTERS] != mark(log.store_id, 0, b"")[:STORE_CHARACTERS]:
         return False
     if found.position > log.head() and log.wait(found.position - 1, timeout=_HEAD_S) < found.position:
-        return False  # a head that has to be proven may follow a moment later
+        return False  # a head that has to be proven may arrive a moment later
     try:
         event = iterate.event_at(log, found.evidence)
     except errors.Damaged:
@@ -89,12 +89,12 @@ def _is_ours(log: EventLog, found: Cursor, over_holes: bool) -> bool:
             return True
         raise
     if event is None and found.evidence <= log.floor():
-        return True  # it was pruned since, or there was none
+        return True  # it was pruned since, or there was no event
     return event is not None and found.mark == mark(log.store_id, found.evidence, event.link)
 
 
 def last_event(log: EventLog, position: int) -> Event | None:
-    """The last event up to a position, unless it lies far below."""
+    """The last event up to a position; None if it is far below."""
     for window in _WINDOWS:
         after = max(0, position - window)
         page = log.read(after=after, until=position, limit=window, over_holes=True, over_pruned=True)

@@ -1,9 +1,8 @@
-"""Damage on record: what was found damaged stays refused until it is repaired, refilled or accepted.
+"""Damage on record: the store refuses appends until damage that was found is repaired, refilled or accepted.
 
-A finding that only its finder saw is forgotten with the process, and a disk that fails now and then looks sound at the
-next opening. So findings go on record in the store itself. While anything is on record, appends are refused by name,
-in every process. The record is cleared only after the whole store was verified again, with a control fact that says so
-(`store/repair.py`).
+A finding in memory is forgotten when its process ends, and a disk that fails only sometimes looks sound at the next
+opening. So findings are recorded in the store. While anything is on record, appends fail with `Damaged` in every
+process. The record is cleared only after the whole store was verified again, with a control fact (`store/repair.py`).
 """
 
 from __future__ import annotations
@@ -27,28 +26,28 @@ class DamageRecord(Protocol):
     """The record of one store. `EventLog.commit` refuses with `refusal` while anything is known."""
 
     def known(self) -> list[Problem]:
-        """What was found damaged and is not settled."""
+        """The findings that are not settled."""
 
     def keep(self, problems: Sequence[Problem]) -> None:
-        """Put findings on record, durably. A handle that is open for reading can do it too, where the place allows."""
+        """Put findings on record, durably. A handle that is open for reading can do it too, if the disk allows it."""
 
     def settling(self, verified: Sequence[Problem]) -> AbstractContextManager[None]:
-        """Inside it this handle commits although something is on record; at its end `verified` is off the record.
+        """In this block the handle commits although damage is on record. At its end, `verified` is removed from it.
 
-        What was found since stays on record. If the block raises, all of it stays. For `store/repair.py`, which has
-        verified the store, and read what was on record, before.
+        Findings that were added since stay on record. If the block raises, all stay. Only for `store/repair.py`, which
+        has read the record and then verified the store.
         """
 
 
 class KeptDamage:
-    """The record as one list, which a subclass loads, stores and removes."""
+    """The record as one list that a subclass loads, stores and removes."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._is_settling = False
 
     def exists(self) -> bool:
-        """Whether anything is on record. Asked before every commit, so it must be cheap."""
+        """Whether anything is on record. It is called before every commit, so it must be cheap."""
         raise NotImplementedError
 
     def known(self) -> list[Problem]:
@@ -61,7 +60,7 @@ class KeptDamage:
         raise NotImplementedError
 
     def _alone(self) -> AbstractContextManager[None]:
-        """Inside it no other process changes the record."""
+        """In this block no other process changes the record."""
         return nullcontext()
 
     def keep(self, problems: Sequence[Problem]) -> None:
@@ -72,7 +71,7 @@ class KeptDamage:
                     self._store(merged(self.known(), problems))
 
     def require_none(self, concerns: Callable[[Problem], bool] = lambda problem: True) -> None:
-        """Refuse a commit that something on record concerns."""
+        """Refuse a commit while damage is on record that concerns it."""
         if self.exists() and not self._is_settling and (known := list(filter(concerns, self.known()))):
             raise refusal(known)
 
@@ -95,7 +94,7 @@ class KeptDamage:
 
 
 class MemoryDamage(KeptDamage):
-    """A record that ends with its process, as the log does that it is about."""
+    """A record in memory, for a log in memory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,12 +114,12 @@ class MemoryDamage(KeptDamage):
 
 
 def merged(known: Sequence[Problem], found: Sequence[Problem]) -> list[Problem]:
-    """What is on record and what was found, each once. The record is bounded: what was found first stays."""
+    """The findings on record and the new ones, each once. The record is bounded: the first findings stay."""
     return list(dict.fromkeys([*known, *found]))[:KEPT_MAX]
 
 
 def refusal(known: Sequence[Problem]) -> errors.Damaged:
-    """Why nothing is appended."""
+    """The error with which an append is refused."""
     first = known[0]
     where = f"{first.stream} seq {first.seq}: " if first.stream else ""
     more = f" (and {len(known) - 1} more)" if len(known) > 1 else ""
@@ -134,7 +133,7 @@ def problem_of(hole: Hole) -> Problem:
 
 
 def put_on_record(record: DamageRecord, problems: Sequence[Problem]) -> str:
-    """Keep what was found; says why not, if it could not be kept."""
+    """Put findings on record; returns the reason if that is not possible."""
     damage = [problem for problem in problems if problem.what != reasons.MOVE]  # which only has to be continued
     try:
         if damage:
@@ -145,7 +144,7 @@ def put_on_record(record: DamageRecord, problems: Sequence[Problem]) -> str:
 
 
 def with_known(found: Sequence[Problem], known: Sequence[Problem]) -> list[Problem]:
-    """What was found now, and what is on record and was not found again."""
+    """The new findings, and those on record that were not found again."""
     again = set(found)
     return [*found, *(_on_record(problem) for problem in known if problem not in again)]
 

@@ -1,4 +1,4 @@
-"""Settings from the environment: a number in a variable, refused by the name of the variable."""
+"""Settings from the environment: a number in a variable. An error names the variable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tallystick import errors
 def number(
     variable: str, default: float, *, least: float, most: float, environment: Mapping[str, str] = os.environ
 ) -> float:
-    """What a variable says, from `least` to `most`; the default if it is not set."""
+    """The number in a variable, from `least` to `most`; the default if it is not set."""
     text = environment.get(variable)
     if text is None:
         return default

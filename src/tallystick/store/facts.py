@@ -1,7 +1,7 @@
-"""Facts about streams: what was done to each, as control events in a stream of its own beside it.
+"""Facts about streams: what was done to each stream, as control events in a stream of its own.
 
-The facts about `run/7` stand in `tally.stream/run:7`, those about the whole store in `tally.store/…`. A fact carries
-the org of the stream it is about, so a tenant's audit trail is a reading by org; facts are never pruned or erased.
+The facts about `run/7` are in `tally.stream/run:7`, those about the whole store in `tally.store/…`. A fact has the org
+of the stream that it is about, so a tenant can read its own audit trail. Facts are never pruned or erased.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ F = TypeVar("F", bound="Fact")
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
-    """What every fact says first: which stream it is about (empty: the store). Hashes are lower-case hex."""
+    """The base of all facts: the stream that it is about (empty: the store). Hashes are lower-case hex."""
 
     stream: str
 
@@ -71,8 +71,8 @@ class Snapshotted(Fact, frozen=True, kw_only=True):
 class SnapshotsDropped(Fact, frozen=True, kw_only=True, omit_defaults=True):
     """Snapshots were dropped, and why.
 
-    `standing`, where it is told, are all that stand at this point of the stream, and whether each is protected: whoever
-    looks for them need not read on.
+    `standing`, if it is given, lists all snapshots that exist at this point of the stream, and whether each is
+    protected. A reader that looks for snapshots need not read further back.
     """
 
     snapshots: list[str]
@@ -88,7 +88,7 @@ class SnapshotProtected(Fact, frozen=True, kw_only=True):
 
 
 class SnapshotSet(Fact, frozen=True, kw_only=True):
-    """Every registered reducer was snapshotted at one position of the whole store. `before` is the part before."""
+    """Every registered reducer was snapshotted at one position of the whole store. `before` is the previous part."""
 
     position: int
     snapshots: list[str]
@@ -111,8 +111,8 @@ class Sealed(Fact, frozen=True, kw_only=True):
 class Pruned(Fact, frozen=True, kw_only=True, omit_defaults=True):
     """The events up to `through` are gone. `lost` names what can no longer be rebuilt from the log alone.
 
-    `archive` says by which archive that was done, in its own words: what it held then, it has to hold ever after.
-    `mixed`: some of what went did not name the stream's org.
+    `archive` describes the archive that the prune relied on: what it held then, it must always hold. `mixed`: some of
+    the pruned events did not name the stream's org.
     """
 
     through: int
@@ -139,7 +139,7 @@ class Erased(Fact, frozen=True, kw_only=True):
 
 
 class Forked(Fact, frozen=True, kw_only=True):
-    """Another stream refers to this one's history up to `seq`, which must stay as long as that stream does."""
+    """Another stream refers to the events of this one up to `seq`, which must stay as long as that stream exists."""
 
     seq: int
     link: str
@@ -155,17 +155,17 @@ def stream_about(stream: str) -> str:
 
 
 def is_about_streams(stream: str) -> bool:
-    """Whether a stream holds facts about another one."""
+    """Whether a stream has facts about another one."""
     return names.kind_of(stream) == KIND
 
 
 def is_about_state(stream: str) -> bool:
-    """Whether a stream holds facts that state is looked up by: about a stream, or about snapshots of the store."""
+    """Whether a stream has facts that folds look up: about a stream, or about snapshots of the store."""
     return stream == STORE_SNAPSHOTS or is_about_streams(stream)
 
 
 def snapshot_of(event: Event, fact: Snapshotted, body: bytes) -> Snapshot:
-    """The snapshot that a fact tells of, with its body."""
+    """The snapshot that a fact describes, with its body."""
     return Snapshot(
         id=event.id,
         stream=fact.stream,
@@ -185,5 +185,5 @@ def snapshot_of(event: Event, fact: Snapshotted, body: bytes) -> Snapshot:
 
 
 def parse(event: Event, kind: type[F]) -> F:
-    """The fact that a control event states."""
+    """The fact in a control event."""
     return msgspec.convert(event.data, kind)

@@ -1,4 +1,4 @@
-"""What is measured of a log: how fast and how long appends are, how large it is and how fast it grows."""
+"""Measurements of a log: rate and latency of appends, size and growth."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tallystick.store.store import Store
 from tallystick.store.views import Inline
 
 _KEPT = 10_000
-_SIZES = ("log_bytes", "file_bytes", "table_bytes")  # what the engines call it in their reports
+_SIZES = ("log_bytes", "file_bytes", "table_bytes")  # the names in the reports of the engines
 _DAY_NS = 24 * 3600 * 1_000_000_000
 
 
 class Rates(msgspec.Struct, frozen=True):
-    """Appends since the meter began: what was recorded and refused, how many a second, and how long commits took."""
+    """Appends since the meter started: how many were recorded and refused, their rate, and the latency of commits."""
 
     events: int
     commits: int
@@ -33,7 +33,7 @@ class Rates(msgspec.Struct, frozen=True):
 
 
 class Growth(msgspec.Struct, frozen=True):
-    """The size of a log, and what was recorded within a window of its own clock."""
+    """The size of a log, and how many events were recorded within a window of its own clock."""
 
     head: int
     bytes: int | None
@@ -42,7 +42,7 @@ class Growth(msgspec.Struct, frozen=True):
 
 
 class Meter:
-    """Counts what passes through a log. Latencies are those of the newest 10,000 commits."""
+    """Counts the appends to a log. Latencies are those of the newest 10,000 commits."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -52,7 +52,7 @@ class Meter:
         self._latencies: deque[float] = deque(maxlen=_KEPT)
 
     def commit(self, log: EventLog, transactions: Sequence[Transaction]) -> list[Outcome]:
-        """Commit, and take note of it."""
+        """Commit, and measure it."""
         began = self._clock()
         outcomes = log.commit(transactions)
         taken = self._clock() - began
@@ -66,7 +66,7 @@ class Meter:
         return outcomes
 
     def rates(self) -> Rates:
-        """What was measured so far."""
+        """The measurements so far."""
         with self._lock:
             ascending = sorted(self._latencies) or [0.0]
             passed = self._clock() - self._began
@@ -81,14 +81,14 @@ class Meter:
 
 
 class MeteredLog:
-    """A log whose commits are measured; everything else is the log's own."""
+    """A log whose commits are measured. Everything else goes to the log itself."""
 
     def __init__(self, log: EventLog, meter: Meter) -> None:
         self._log = log
         self._meter = meter
 
     def commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-        """Commit, and take note of it."""
+        """Commit, and measure it."""
         return self._meter.commit(self._log, transactions)
 
     @property
@@ -112,7 +112,7 @@ def measure(store: Store, meter: Meter | None = None) -> Meter:
 
 
 def growth(store: Store, *, window_ns: int = _DAY_NS) -> Growth:
-    """How large the log is, and how fast it grew lately. Looks at a few events, however long the log is."""
+    """The size of the log, and how fast it grew lately. It reads only a few events, however long the log is."""
     head, floor = store.head(), store.floor()
     since = store.clock() - window_ns
     positions = range(floor + 1, head + 1)
@@ -122,7 +122,7 @@ def growth(store: Store, *, window_ns: int = _DAY_NS) -> Growth:
 
 
 def _recorded(store: Store, position: int, head: int) -> int:
-    """When the first event at or behind a position was recorded."""
+    """When the first event at or after a position was recorded."""
     recorded = store.log.recorded_at(position)
     if recorded is None:
         found = store.log.read(after=position, until=head, limit=1, over_holes=True, over_pruned=True).events

@@ -77,8 +77,7 @@ class Combiner:
 
 def by_bytes(transactions: list[Transaction], bytes_max: int = limits.COMMIT_BYTES_MAX) -> Iterator[list[Transaction]]:
     """The transactions in groups that are small enough to be written at once. A single transaction always is."""
-    events = sum([len(write.drafts) for transaction in transactions for write in transaction.writes])
-    if len(transactions) == 1 or events * limits.EVENT_BYTES_MAX <= bytes_max:
+    if len(transactions) == 1 or _count(transactions) * limits.EVENT_BYTES_MAX <= bytes_max:
         yield transactions
         return
     group: list[Transaction] = []
@@ -96,6 +95,10 @@ def by_bytes(transactions: list[Transaction], bytes_max: int = limits.COMMIT_BYT
         size += own
     if group:
         yield group
+
+
+def _count(transactions: list[Transaction]) -> int:
+    return sum([len(write.drafts) for transaction in transactions for write in transaction.writes])
 
 
 def commit_each(

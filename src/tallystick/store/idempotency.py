@@ -1,4 +1,4 @@
-"""Commands that were run: what was asked, what was answered, and what it appended, kept so that it runs once."""
+"""Records of commands that were run: request, response and appended events, so that a command runs only once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KEY_BYTES_MAX = 2500  # of all four names of a key in UTF-8: what every engine c
 
 
 class CommandKey(msgspec.Struct, frozen=True, array_like=True):
-    """Who ran what under which key. Two commands with the same key are the same command."""
+    """The identity of a command: who ran it, where, and the key. Two commands with the same key are the same."""
 
     org: str
     actor: str
@@ -20,22 +20,22 @@ class CommandKey(msgspec.Struct, frozen=True, array_like=True):
     key: str
 
     def check(self) -> None:
-        """Refuse a key that an engine could not find again. Checked before it shares a commit with others."""
+        """Refuse a key that is too long for an index. It is checked before the command shares a commit with others."""
         size = sum(len(name.encode("utf-8", "replace")) for name in msgspec.structs.astuple(self))
         if size > KEY_BYTES_MAX:
             what = "the key of a command, with its org, actor and endpoint,"
             raise errors.TooLarge(what=what, size=size, unit="bytes", limit=KEY_BYTES_MAX)
 
 
-ERASED_RESPONSE = b""  # no JSON is empty: this is where a response was that went with an erased payload
+ERASED_RESPONSE = b""  # instead of a response that was erased with a payload; no JSON is empty
 
 
 class CommandRecord(msgspec.Struct, frozen=True, array_like=True):
-    """One command that took effect: in the same commit as its events.
+    """One command that took effect, recorded in the same commit as its events.
 
-    `request_hash` tells a retry from another request under the same key; `response` is canonical JSON, or
-    `ERASED_RESPONSE`. `ranges` are the (stream, first seq, last seq) of what it appended, filled in by the commit, and
-    `places` the (first position, last position, last link) of each range: they outlive the events, which may be pruned.
+    `request_hash` distinguishes a retry from another request with the same key. `response` is canonical JSON, or
+    `ERASED_RESPONSE`. The commit fills in `ranges`, the (stream, first seq, last seq) of the appended events, and
+    `places`, the (first position, last position, last link) of each range. Both remain if the events are pruned.
     """
 
     key: CommandKey
@@ -47,18 +47,18 @@ class CommandRecord(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def without_response(self) -> CommandRecord:
-        """The record as it is kept once its response was erased: the command must not run a second time."""
+        """The record after its response was erased. It stays, because the command must not run a second time."""
         return msgspec.structs.replace(self, response=ERASED_RESPONSE)
 
 
-class Commands(Protocol):
-    """The records that an engine holds. They come with commits and go by retention; erasures take responses."""
+class CommandRecords(Protocol):
+    """The records in an engine. Commits add them, retention drops them, and erasures take their responses."""
 
     def load(self, key: CommandKey) -> CommandRecord | None:
-        """The record of a command, if it took effect."""
+        """The record of a command; None if it did not take effect."""
 
     def touching(self, stream: str, seq: int) -> list[CommandKey]:
         """The commands that appended this event."""
 
     def forget(self, *, before: int, limit: int) -> int:
-        """Drop up to `limit` records that were made before a time (ns); says how many."""
+        """Drop up to `limit` records from before a time (ns); returns how many."""

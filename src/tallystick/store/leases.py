@@ -1,8 +1,8 @@
-"""The writer lease of a run: one writer at a time, with a number that fences off the ones before.
+"""The writer lease of a run: one writer at a time, with a number that fences off earlier holders.
 
-A handle takes the lease with its first append to `run/…` and keeps it until it closes. Another handle is refused
-while the holder lives, whatever its expectation says; once the holder is dead the next one takes over with a higher
-number, and the old one, should it wake up again, is refused by that number.
+A handle takes the lease with its first append to `run/…` and keeps it until it closes. While the holder is alive, other
+handles are refused, whatever they expect. When the holder is dead, the next handle takes over with a higher number. If
+the old holder wakes up again, that number refuses it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _live: set[str] = set()  # handles of this process that are open
 
 
 class Owner(msgspec.Struct, frozen=True, array_like=True):
-    """Who holds a lease: a handle in a process on a host. The start time tells a reused pid from the same process.
+    """The holder of a lease: a handle in a process on a host. The start time shows whether a pid was reused.
 
-    A container that numbers its processes by itself is a host of its own, also under the same name.
+    A container with its own numbering of processes counts as a host of its own, even if its name is the same.
     """
 
     host: str
@@ -50,12 +50,12 @@ def new_owner() -> Owner:
 
 
 def retire(owner: Owner) -> None:
-    """The handle was closed."""
+    """Note that the handle was closed."""
     _live.discard(owner.handle)
 
 
 def is_dead(owner: Owner) -> bool:
-    """Whether the holder is certainly gone. On another host that cannot be known, so it counts as alive."""
+    """Whether the holder is certainly gone. A holder on another host counts as alive: nobody can tell from here."""
     if owner.host != this_host():
         return False
     if owner.pid == os.getpid():

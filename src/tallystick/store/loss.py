@@ -1,12 +1,12 @@
-"""Accepted losses: ranges whose bytes are damaged, which nobody can refill, and which an operator gave up.
+"""Accepted losses: damaged ranges that cannot be refilled, and that an operator gave up.
 
-A lost range stays what it is. Its positions are never used again. A reader that does not ask to step over it is refused
-by name (`HistoryLost`). Everything around it is readable, and the log is writable. A control fact in a stream of its
-own, `tally.loss/<id>`, says what was lost, on what evidence, and where the damaged bytes are kept.
+The positions of a lost range are never used again. A read that reaches it without `over_holes` fails with
+`HistoryLost`. Everything around it is readable, and the log is writable. A control fact in a stream of its own,
+`tally.loss/<id>`, says what was lost, on what evidence, and where the damaged bytes are stored.
 
-If an index knew the range, the ends of its streams are known: they go on after them, in seq and link. If not, a stream
-that may have events there goes on after as many seqs as the range had positions, so that no seq is used twice, and its
-chain follows from the last event that is known.
+If an index knew the range, the ends of its streams are known, and the streams continue after them in seq and link. If
+not, every stream that may have events there continues after as many seqs as the range has positions, so that no seq is
+used twice. Its chain continues from the last known event.
 """
 
 from __future__ import annotations
@@ -45,31 +45,31 @@ class Loss(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def count(self) -> int:
-        """How many positions it has, which is at most how many events a stream has lost."""
+        """The number of positions: at most so many events of a stream are lost."""
         return self.last - self.first + 1
 
     @property
     def hole(self) -> Hole:
-        """The range as a page names it."""
+        """The range as it is listed in a page."""
         return Hole(self.first, self.last, self.reason, accepted=True)
 
     @property
     def refusal(self) -> errors.HistoryLost:
-        """Why what lies in it is not given."""
+        """The error for a read that reaches the range."""
         return errors.HistoryLost(first=self.first, last=self.last, reason=self.reason)
 
     def end_of(self, stream: str) -> LostEnd | None:
-        """The end of a stream, if it is known to lie here."""
+        """The end of a stream, if it is known to lie in this range."""
         return next((end for end in self.ends if end.stream == stream), None)
 
 
 def between(losses: Sequence[Loss], after: int, until: int) -> list[Loss]:
-    """Those that hold positions with after < position <= until."""
+    """The losses that have positions with after < position <= until."""
     return [loss for loss in losses if loss.last > after and loss.first <= until]
 
 
 def readable_until(losses: Sequence[Loss], *, after: int, until: int) -> int:
-    """How far a reading may go that does not step over losses. Refused if it starts in one."""
+    """How far a read may go that does not skip losses. Refused if it starts at one."""
     if not losses:
         return until
     if losses[0].first <= after + 1:
@@ -78,7 +78,7 @@ def readable_until(losses: Sequence[Loss], *, after: int, until: int) -> int:
 
 
 def named_in(page: Page, losses: Sequence[Loss]) -> Page:
-    """A page that stepped over losses, with those that it reached."""
+    """A page that skipped losses, with those that it reached in its list of holes."""
     reached = [loss.hole for loss in losses if loss.first <= page.through]
     holes = sorted([*page.holes, *reached], key=lambda hole: hole.first)
     return msgspec.structs.replace(page, holes=tuple(holes))
@@ -87,7 +87,7 @@ def named_in(page: Page, losses: Sequence[Loss]) -> Page:
 def head_after(
     losses: Sequence[Loss], stream: str, found: Head | None, position_of: Callable[[Head], int]
 ) -> Head | None:
-    """The end of a stream, given the end of what is left of it and a way to find the position of that."""
+    """The end of a stream, given the end of what is left of it, and a function for the position of that."""
     place: int | None = None
     for loss in losses:
         end = loss.end_of(stream)
@@ -99,13 +99,13 @@ def head_after(
             place = position_of(found) if place is None else place
             if place < loss.first:
                 found, place = Head(found.seq + loss.count, found.link, found.org), loss.last
-        elif names.is_reserved(stream):  # nobody may take a reserved stream for one that never began
+        elif names.is_reserved(stream):  # a reserved stream must not look as if it had never begun
             found, place = Head(loss.count, chain.GENESIS, None), loss.last
     return found
 
 
 def require_none_after(losses: Sequence[Loss], found: Sequence[Event], *, head: Head | None, reached: int) -> None:
-    """Refuse the reading of a stream that ended at the seq `reached`, if it goes on in a loss."""
+    """Refuse a read of a stream that ended at the seq `reached`, if the stream continues in a loss."""
     if head is not None and reached < head.seq:
         last = found[-1].position if found else 0
         raise next((loss for loss in losses if loss.first > last), losses[-1]).refusal

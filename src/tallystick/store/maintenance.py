@@ -1,8 +1,7 @@
-"""What may happen to a log besides appending: prefixes are pruned, payloads erased, snapshots kept and dropped.
+"""What may happen to a log besides appends: prefixes are pruned, payloads are erased, snapshots are stored and dropped.
 
-Each of these travels in a transaction together with the control fact that names it, and both become durable in one
-commit or not at all. An engine applies them and judges nothing but what its ledger judges; whether a prune is covered
-and wanted is for `state/` to say.
+Each of these is in one transaction with the control fact that names it: both become durable in one commit, or neither.
+An engine applies them, and judges only what its ledger judges. `state/` decides whether a prune is covered and wanted.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from tallystick.store.snapshots import Snapshot
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
-    """A stream's history up to `through` is gone. The chain goes on from `link`; head, org and positions survive here.
+    """The events of a stream up to `through` are gone. The chain continues from `link`.
 
-    `first_position` and `last_position` are those of the first and the last event that was ever pruned of the stream,
-    `count` is how many were.
+    `first_position` and `last_position` are those of the first and the last pruned event of the stream, and `count` is
+    the number of its pruned events.
     """
 
     stream: str
@@ -33,7 +32,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Erasure(msgspec.Struct, frozen=True, kw_only=True):
-    """One event's payload is gone; envelope, checksum and link stay."""
+    """The payload of one event is gone; envelope, checksum and link stay."""
 
     stream: str
     seq: int
@@ -43,10 +42,10 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Maintenance(msgspec.Struct, frozen=True, kw_only=True):
-    """What one transaction does to what is stored already.
+    """What one transaction changes in the stored log.
 
-    `erased_responses` names commands whose responses go; that they took effect stays known. `dropped_rows` are
-    (projection, key) whose states go in the same commit, where log and rows share a database.
+    `erased_responses` names commands whose responses are erased; the record that they took effect stays. `dropped_rows`
+    are (projection, key) whose states are dropped in the same commit, if log and rows share a database.
     """
 
     cuts: tuple[Cut, ...] = ()
@@ -58,7 +57,7 @@ class Maintenance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reclaimed(msgspec.Struct, frozen=True):
-    """What an engine gave back to the disk: what it did, in words, and the bytes before and after."""
+    """What an engine gave back to the disk: a description of each step, and the bytes before and after."""
 
     done: tuple[str, ...]
     bytes_before: int
@@ -71,15 +70,15 @@ def before_cut(cut: Cut | None) -> tuple[int, bytes]:
 
 
 def require_history(cut: Cut | None, *, after: int) -> None:
-    """Refuse a read of a stream that begins in its pruned part."""
+    """Refuse a read of a stream that starts in its pruned part."""
     if cut is not None and after < cut.through:
         raise errors.HistoryPruned(what=f"seqs of {cut.stream!r}", first=after + 1, last=cut.through)
 
 
 def require_positions(selection: Selection, cuts: dict[str, Cut], floor: int, *, after: int) -> None:
-    """Refuse a read of the log that begins below a pruned event which it might have selected.
+    """Refuse a read of the log that starts before a pruned event that it might have selected.
 
-    A reader of named streams loses nothing by what was pruned of others. `cuts` holds those of the named streams.
+    A reader of named streams does not miss pruned events of others. `cuts` are those of the named streams.
     """
     if not selection.streams:
         if after < floor:

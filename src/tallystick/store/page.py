@@ -1,4 +1,4 @@
-"""What a read returns: events, and how far the log was looked at to find them."""
+"""What a read returns: events, and how far the log was scanned to find them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tallystick.event.model import Event
 
 
 class Hole(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A range of positions whose bytes are damaged. Nothing in it is served, and nothing is thrown away.
+    """A range of positions whose bytes are damaged. Nothing in it is returned, and nothing is deleted.
 
-    `accepted`: the loss was accepted (`store/loss.py`). It is damage no more, and still nothing can be read there.
+    `accepted`: the loss was accepted (`store/loss.py`). It no longer counts as damage, but cannot be read either.
     """
 
     first: int
@@ -26,7 +26,7 @@ class Hole(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Events in ascending position. `through` moves on even when a filter lets nothing pass: checkpoint that."""
+    """Events in ascending position. `through` rises even if a filter selects nothing: use it as the checkpoint."""
 
     events: list[Event]
     through: int
@@ -34,7 +34,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class StreamInfo(msgspec.Struct, frozen=True):
-    """One line of a listing of streams."""
+    """One stream in a list of streams."""
 
     stream: str
     seq: int

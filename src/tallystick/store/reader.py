@@ -1,4 +1,4 @@
-"""The reading half of a store: pages, events, streams, one event, checkpoints and cursors."""
+"""The reading part of a store: pages, events, streams, single events, checkpoints and cursors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tallystick.store.selection import EVERYTHING, Selection
 
 
 class Reader:
-    """What can be read of a log, upcast to the newest schemas. `Store` is a reader that also appends."""
+    """Reads a log, upcast to the newest schemas. `Store` is a reader that also appends."""
 
     log: EventLog
     catalog: TypeCatalog
@@ -34,9 +34,9 @@ class Reader:
         over_holes: bool = False,
         over_pruned: bool = False,
     ) -> Page:
-        """One page of the log in order of position; go on with `after=page.through`.
+        """One page of the log in order of position; continue with `after=page.through`.
 
-        Damaged and pruned ranges are refused by name; `over_holes` and `over_pruned` give what is left around them.
+        Damaged and pruned ranges are refused by name. `over_holes` and `over_pruned` skip them.
         """
         _check_range(after, until, limit)
         page = self.log.read(
@@ -84,7 +84,7 @@ class Reader:
     ) -> Iterator[Event]:
         """Every event with after < position <= `until`, or up to the head at the time of the call.
 
-        `backward` gives the newest first.
+        With `backward` the newest comes first.
         """
         _check_range(after, until, PAGE_EVENTS)
         walk = iterate.pages_backward if backward else _events_of_pages
@@ -94,7 +94,7 @@ class Reader:
         return (event for events in found for event in self.catalog.upcast(events))
 
     def stream(self, name: str, *, after: int = 0, until: int | None = None, backward: bool = False) -> Iterator[Event]:
-        """Every event of one stream with after < seq <= until; `backward` gives the newest first."""
+        """Every event of one stream with after < seq <= until; with `backward` the newest first."""
         pages = self.stream_pages(name, after=after, until=until, backward=backward)
         return (event for events in pages for event in events)
 
@@ -142,8 +142,9 @@ class Reader:
     ) -> Iterator[Page]:
         """Every selected event that the consumer `name` has not handled yet, page after page, up to the head of now.
 
-        Its place is saved when the next page is asked for, and is the end of the page before. So an event that comes
-        meanwhile is in a later page, and a page whose handling failed comes again: effects happen at least once.
+        Its checkpoint is saved when the next page is requested, at the end of the page before. So an event that is
+        appended meanwhile is in a later page, and a page whose handling failed comes again: effects happen at least
+        once.
         """
         if capabilities.GLOBAL_ORDER not in self.log.capabilities:
             raise errors.UnsupportedCapability(engine=self.log.engine, capability=capabilities.GLOBAL_ORDER)
@@ -163,25 +164,25 @@ class Reader:
         return self._upcast(self.log.find(ids.to_bytes(id)))
 
     def head(self) -> int:
-        """The highest position that is final; 0 if there is none."""
+        """The highest position that is final; 0 in an empty log."""
         return self.log.head()
 
     def floor(self) -> int:
-        """The highest position that was pruned; 0 if there is none."""
+        """The highest position that was pruned; 0 if nothing was."""
         return self.log.floor()
 
     def stream_head(self, stream: str) -> Head | None:
-        """The end of a stream (seq, link, org), or None if it does not exist."""
+        """The end of a stream (seq, link, org); None if it does not exist."""
         names.stream_kind(stream)
         return self.log.stream_head(stream)
 
     def cut(self, stream: str) -> Cut | None:
-        """What was pruned of a stream: the seq and link that its first remaining event follows; None if nothing was."""
+        """The cut of a stream: the seq and link that its first remaining event follows; None if nothing was pruned."""
         names.stream_kind(stream)
         return self.log.cut(stream)
 
     def streams(self, *, after: str = "", limit: int | None = None) -> list[StreamInfo]:
-        """Streams in order of name, those behind `after`: all of them, or the first `limit`."""
+        """Streams in order of name, those after `after`: all of them, or the first `limit`."""
         if after:
             names.check_label("after", after)
         _check_range(0, None, PAGE_EVENTS if limit is None else limit)
@@ -192,11 +193,11 @@ class Reader:
         )
 
     def wait(self, after: int, *, timeout: float) -> int:
-        """The head, as soon as it is past `after`, or when `timeout` seconds are over."""
+        """The head, as soon as it is past `after`, or after `timeout` seconds."""
         return self.log.wait(after, timeout=timeout)
 
     def holes(self) -> list[Hole]:
-        """The damaged ranges that are known."""
+        """The known damaged ranges."""
         return self.log.holes()
 
     def report(self) -> Report:
@@ -206,13 +207,13 @@ class Reader:
     # --- checkpoints -----------------------------------------------------------------------------------------------
 
     def load_checkpoint(self, name: str) -> int:
-        """The position a consumer may go on after: 0 if it is new. Refused if it belongs to another history."""
+        """The position after which a consumer continues: 0 if it is new. Refused if it belongs to another history."""
         names.check_label("checkpoint name", name)
         found = self.log.checkpoints.load(name)
         return 0 if found is None else self.resume(found)
 
     def resume(self, found: Checkpoint) -> int:
-        """The position to go on after, if this is the history that the checkpoint was made on; else `WrongStore`."""
+        """The position to continue after, if the checkpoint belongs to this history; otherwise `WrongStore`."""
         event = iterate.event_at(self.log, found.link_position) if found.link_position else None
         if event is None and 0 < found.link_position <= self.floor() and found.store_id == self.log.store_id:
             return found.position  # the event was pruned since
@@ -220,10 +221,10 @@ class Reader:
         return found.position
 
     def save_checkpoint(self, name: str, position: int, *, previous: int | None = None) -> None:
-        """Remember that everything up to `position` took effect. `previous` is where the consumer was (0: new).
+        """Save that a consumer has handled everything up to `position`. `previous` is its position before (0: new).
 
-        `position` is the `through` of the last page that was handled, never a head that was asked for later: what came
-        in between would be skipped. `consume` does it right by itself.
+        `position` is the `through` of the last page that was handled. It is never a head that was read later: events in
+        between would be skipped. `consume` saves the right position.
         """
         names.check_label("checkpoint name", name)
         head = self.head()
@@ -241,15 +242,15 @@ class Reader:
     # --- cursors ---------------------------------------------------------------------------------------------------
 
     def cursor(self, at: Event | int) -> str:
-        """The place behind an event, or behind a position, as a text that only this history accepts."""
+        """The place after an event, or after a position, as a text that only this history accepts."""
         if isinstance(at, Event):
             return cursors.text(self.log.store_id, at.position, at.position, at.link)
         return cursors.made(self.log, at)
 
     def after(self, cursor: str | int, *, over_holes: bool = False) -> int:
-        """The position to read on after. A cursor of another history is `WrongStore`; a number is not looked at.
+        """The position to continue after. A cursor of another history is `WrongStore`; a number is not checked.
 
-        `over_holes`: evidence that is lost to damage is done without.
+        With `over_holes` a cursor is accepted if its evidence lies in a damaged range.
         """
         if type(cursor) is int:
             _check_range(cursor, None, PAGE_EVENTS)

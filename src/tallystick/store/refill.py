@@ -1,7 +1,7 @@
-"""Where the events of a damaged range can be had again: another store with the same history, or an export of one.
+"""Donors: where the events of a damaged range can be restored from. Another store with the same history, or an export.
 
-A donor is not trusted. What it gives is compared with what is left of the damaged log: every checksum, and every link
-from the events before the range, through it, to the events behind it.
+A donor is not trusted. Its events are compared with what is left of the damaged log: every checksum, and every link
+from the events before the range, through it, to the events after it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from tallystick import errors
 from tallystick.event import chain
-from tallystick.event.line import FRAME, parse_event
+from tallystick.event.line import FRAME, parse_stored
 from tallystick.event.model import Event, NewEvent
 from tallystick.store import control, facts, iterate
 from tallystick.store.claims import read_claims, unsound_snapshots
@@ -28,20 +28,20 @@ _PAGE = 1000
 
 
 class Donor(Protocol):
-    """Something that may hold the events of a range."""
+    """Something that may have the events of a range."""
 
     name: str
 
     @property
     def log(self) -> EventLog | None:
-        """The log behind it, if it is a store."""
+        """Its log, if it is a store."""
 
     def events(self, first: int, last: int) -> Iterator[Event]:
-        """The events with these positions that it has, ascending; `Damaged` if it cannot say."""
+        """Its events with these positions, ascending; `Damaged` if they cannot be read."""
 
 
 class Refilled(msgspec.Struct, frozen=True):
-    """What was refilled: the ranges, the segments or tables that were made anew, and what was done, in words."""
+    """What was refilled: the ranges, the segments or tables that were written again, and each step in words."""
 
     source: str
     ranges: tuple[Hole, ...] = ()
@@ -51,7 +51,7 @@ class Refilled(msgspec.Struct, frozen=True):
 
 
 def lost_snapshots(log: EventLog, donor: Donor) -> list[Snapshot]:
-    """The snapshots whose bodies are missing or changed, as the donor has them: each body fits its control fact."""
+    """The snapshots whose bodies are missing or changed, with the donor's bodies. Each body fits its control fact."""
     found = []
     if donor.log is not None:
         for id_, fact, _ in unsound_snapshots(log, read_claims(log)):
@@ -69,7 +69,7 @@ def with_snapshots(refilled: Refilled, put_back: list[Snapshot]) -> Refilled:
 
 
 def record(store: Store, refilled: Refilled) -> None:
-    """Record what was refilled, and from where, and clear the record of damage; the whole store is verified first."""
+    """Verify the whole store, record what was refilled and from where, and clear the record of damage."""
     known = require_sound(store, "after refilling")
     payload = {
         "source": refilled.source,
@@ -117,8 +117,8 @@ class ExportDonor:
                 for text in file:
                     if text.startswith(FRAME):
                         continue
-                    event = parse_event(text)
+                    event = parse_stored(text)
                     if first <= event.position <= last:
                         yield event
         except (OSError, ValueError) as problem:  # msgspec's errors are values' errors
-            raise errors.NotLoadable(reference=self.name, reason=f"it is no export: {problem}") from problem
+            raise errors.NotLoadable(reference=self.name, reason=f"it is not an export: {problem}") from problem

@@ -1,6 +1,6 @@
-"""Clearing the record of damage: only after everything was verified again, and never without a control fact.
+"""Clears the record of damage: only after everything was verified again, and never without a control fact.
 
-Three ways lead here: `tally doctor --repair`, refilling from a copy (`store/refill.py`), and a recorded decision to
+It is used by `tally doctor --repair`, by refilling from a copy (`store/refill.py`), and by a recorded decision to
 accept a loss (`store/acceptance.py`).
 """
 
@@ -22,7 +22,7 @@ from tallystick.store.verify import Verification, examine
 def repair(store: Store, *, progress: Callable[[int], None] = lambda done: None) -> Verification | None:
     """Verify a store that has damage on record, and clear the record if nothing is wrong. None if nothing is on record.
 
-    The store was opened for writing: recovery has done what it can.
+    The store is open for writing, so recovery has done what it can.
     """
     known = store.log.damage.known()
     if not known:
@@ -30,14 +30,14 @@ def repair(store: Store, *, progress: Callable[[int], None] = lambda done: None)
     found = examine(store.log, progress=progress)
     if found.ok:
         clear(store, cleared(known, how="everything was verified again: nothing is wrong"), known)
-        found.problems = with_known([], store.log.damage.known())  # what somebody found meanwhile
+        found.problems = with_known([], store.log.damage.known())  # findings of others in the meantime
     else:
         found.unrecorded = put_on_record(store.log.damage, found.problems)
     return found
 
 
 def require_sound(store: Store, when: str) -> list[Problem]:
-    """Verify a store without regard to the record, and refuse if something is wrong; returns what is on record."""
+    """Verify a store without regard to the record, and refuse if something is wrong. Returns what is on record."""
     known = store.log.damage.known()
     found = examine(store.log)
     if not found.ok:
@@ -48,9 +48,9 @@ def require_sound(store: Store, when: str) -> list[Problem]:
 
 
 def clear(store: Store, fact: NewEvent, verified: Sequence[Problem], *, stream: str = control.REPAIRS_STREAM) -> None:
-    """Record a fact that says what was on record and how it was settled; then take that, and no more, off the record.
+    """Append a fact that says what was on record and how it was settled; then remove exactly that from the record.
 
-    In this order: a crash between the two leaves the record, and never a record that was cleared without a fact.
+    In this order, a crash between the two leaves the record. It never leaves a cleared record without a fact.
     """
     with store.log.damage.settling(verified):
         store.record([(stream, fact)])

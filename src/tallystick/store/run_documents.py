@@ -1,4 +1,4 @@
-"""Documents beside the log of a run, each replaced as a whole: `snapshot.json` and `failure.json`."""
+"""Documents next to the log of a run, each replaced as a whole: `snapshot.json` and `failure.json`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class RunDocuments(Protocol):
-    """Where an engine keeps the documents of runs. What they mean is up to `tallystick.runs`."""
+    """Where an engine stores the documents of runs. Only `tallystick.runs` knows what they mean."""
 
     def place(self, run: str) -> str:
         """The directory of a run, which may not exist yet."""

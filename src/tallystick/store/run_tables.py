@@ -20,7 +20,7 @@ class RunRows(msgspec.Struct):
 
 
 class RunTables(Protocol):
-    """Where an engine keeps the tables of runs."""
+    """Where an engine stores the tables of runs."""
 
     def put(self, rows: RunRows) -> None:
         """Store rows in one transaction. A row with the same key is replaced."""

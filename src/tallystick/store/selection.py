@@ -1,4 +1,4 @@
-"""Which events a reader wants. A selection filters; it never changes the order or how far was looked."""
+"""Which events a reader wants. A selection filters; it never changes the order, nor how far the log is scanned."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tallystick.event.model import Event
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """All given conditions must hold; an empty one lets everything through.
+    """All given conditions must hold. An empty selection selects everything.
 
     `time_from` is inclusive and `time_until` exclusive, both in ns. Times filter; they never order.
     """
@@ -90,7 +90,7 @@ def select(
     time_from: int | None = None,
     time_until: int | None = None,
 ) -> Selection:
-    """A selection of at most one stream, type and kind: the common case."""
+    """A selection of at most one stream, one type and one kind: the common case."""
     return Selection(
         streams=frozenset(() if stream is None else (stream,)),
         types=frozenset(() if type is None else (type,)),

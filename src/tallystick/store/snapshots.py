@@ -1,7 +1,7 @@
-"""Snapshots as an engine keeps them: bodies by id. Everything said of a body stands in a control fact of the same id.
+"""Snapshots as an engine stores them: bodies by id. Everything about a body is in the control fact with the same id.
 
-The fact is an event: chained, verified, never pruned. So a snapshot that was changed, swapped or invented is found by
-comparing it with its fact, and a body without a fact is no snapshot.
+The fact is an event: chained, verified, never pruned. So a comparison with its fact shows whether a snapshot was
+changed, swapped or invented. A body without a fact is not a snapshot.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DIFF: Kind = "diff"
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one reducer at one place: a stream at `seq`, or the whole store (`stream` empty) at `position`.
+    """The state of one reducer at one point: a stream at `seq`, or the whole store (`stream` empty) at `position`.
 
     `id` is the id of the control fact. `body` is the canonical JSON of the state, or for kind `diff` the canonical JSON
     Patch that leads from the state of the snapshot `base` to it; `state_hash` is of the whole state either way.
@@ -41,25 +41,25 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def within(body: bytes | None, bytes_max: int | None) -> bytes | None:
-    """The body, unless it is larger than it can be."""
+    """The body; None if it is larger than allowed."""
     return body if body is None or bytes_max is None or len(body) <= bytes_max else None
 
 
 class RestoresSnapshots(Protocol):
-    """What the snapshots of an engine that can be refilled offer besides."""
+    """What snapshots offer in addition, in an engine that can be refilled."""
 
     def put_back(self, snapshot: Snapshot) -> None:
-        """Store the body of a snapshot of the log again: it is missing or damaged. The snapshot is as it was made."""
+        """Store the missing or damaged body of a snapshot again. The snapshot is exactly as it was made."""
 
 
 class Snapshots(Protocol):
-    """The bodies that an engine holds. They come and go with commits (`Maintenance`)."""
+    """The bodies in an engine. They are stored and dropped by commits (`Maintenance`)."""
 
     def load(self, id: bytes, *, bytes_max: int | None = None) -> bytes | None:
-        """The body with this id, exactly as it was given; None if there is none, or none that can be read.
+        """The body with this id, exactly as it was given; None if it does not exist or cannot be read.
 
-        `bytes_max` is what the control fact says of its size. A larger body is not the one that was given: it is None,
-        and no more of it than that is unpacked.
+        `bytes_max` is its size according to the control fact. A larger body is not the one that was given: the result
+        is None, and no more bytes than that are unpacked.
         """
 
     def ids(self) -> list[bytes]:

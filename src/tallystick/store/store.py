@@ -1,4 +1,4 @@
-"""The store that users hold: one log with its rules. Everything a user appends or reads passes here."""
+"""The store that users work with: one log with its rules. Every append and every read of a user goes through it."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ class Store(Reader):
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def append(self, stream: str, events: NewEvent | Sequence[NewEvent], *, expected: Expected | int = ANY) -> Appended:
-        """Append to one stream, all or nothing. `expected` is a seq, `NO_STREAM` or `ANY`; a wrong one is a `Conflict`.
+        """Append to one stream, all or nothing. `expected` is a seq, `NO_STREAM` or `ANY`; if it is wrong: `Conflict`.
 
-        Events whose ids are stored already with the same content are not written again, so every retry is safe.
+        Events that are stored already with the same id and content are not written again, so every retry is safe.
         """
         given = [events] if type(events) is NewEvent or not isinstance(events, Iterable) else list(events)
         return self._one(Request([Part(stream, given, expected)]))[0]
@@ -83,7 +83,7 @@ class Store(Reader):
         return self._one(Request(list(map(part_of, parts))))
 
     def submit(self, requests: Sequence[Request]) -> list[Outcome]:
-        """Append many independent requests with one fsync, each with its own outcome; refusals are returned."""
+        """Append many independent requests with one fsync. Each has its own outcome; refusals are returned."""
         self._require_writing()
         thread = threading.get_ident()
         if thread in self._appending:
@@ -113,24 +113,24 @@ class Store(Reader):
         maintenance: Maintenance | None = None,
         command: CommandRecord | None = None,
     ) -> list[Appended]:
-        """Record control facts in reserved `tally.*` streams, with what they name, in one commit: for our own layers.
+        """Append control facts to reserved `tally.*` streams, with the changes they describe, in one commit.
 
-        `require` are streams that must still end at a seq; `command` is the command that this is the effect of.
+        For our own layers. `require` are streams that must still end at a seq; `command` is the command behind it.
         """
         by_stream: dict[str, list[NewEvent]] = {}
         for stream, event in facts:
             by_stream.setdefault(stream, []).append(event)
         parts = [Part(stream, events) for stream, events in by_stream.items()]
         erased = [iterate.event_at(self.log, item.position) for item in maintenance.erasures] if maintenance else []
-        rows = self._forget_derived(erased)  # what it gave rise to goes first: it can be made again, the payload cannot
+        rows = self._forget_derived(erased)  # derived data goes first: it can be made again, the payload cannot
         if maintenance is not None and rows:
             maintenance = msgspec.structs.replace(maintenance, dropped_rows=rows)
         done = self._one(Request(parts, control=True, require=tuple(require), command=command, maintenance=maintenance))
-        self._forget_derived(erased)  # and once more what was made again meanwhile
+        self._forget_derived(erased)  # and again, for what was derived in the meantime
         return done
 
     def _forget_derived(self, erased: Sequence[Event | None]) -> tuple[tuple[str, str], ...]:
-        """Drop the view rows and tables that events went into, and what dead letters quote; says which rows."""
+        """Drop the rows and tables that events went into, and quotes in dead letters; returns the dropped rows."""
         rows: list[tuple[str, str]] = []
         for event in erased:
             if event is not None and event.payload is not None:
@@ -155,7 +155,7 @@ class Store(Reader):
     def acquire_lease(self, stream: str, *, steal: bool = False) -> None:
         """Take the writer lease of a run now, as the first append does. Refused while another holder lives.
 
-        `steal` takes it from a holder that may be alive (on another host nobody can tell); that one is fenced off.
+        `steal` takes it from a holder that may be alive, as on another host; that holder is fenced off.
         """
         self._lease(Transaction([], acquire=(stream,), steal=steal))
 

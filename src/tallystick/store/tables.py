@@ -1,7 +1,7 @@
-"""SQL tables that projections own, in a database of the engine's: beside the log, or the log's own.
+"""SQL tables that projections own, in a database of the engine: next to the log, or the log's own.
 
-Tables and the places of their projections stand in one database, so a transaction holds both. The dialect is that of
-the engine: a projection that owns tables is written for one.
+Tables and the places of their projections are in one database, so one transaction can change both. The SQL dialect is
+that of the engine: a projection that owns tables is written for one engine.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Values = Sequence[Any] | Mapping[str, Any]
 
 
 class Execute(Protocol):
-    """Runs one statement, with its values bound, and gives the rows it returns."""
+    """Runs one statement with its values bound, and returns its rows."""
 
     def __call__(self, statement: str, values: Values = ()) -> list[tuple[Any, ...]]: ...
 
 
 class Session(msgspec.Struct, frozen=True):
-    """One transaction: statements, the places of projections, and `discard`, which drops the tables of a place too."""
+    """One transaction: statements, the places of projections, and `discard`, which also drops the tables of a place."""
 
     execute: Execute
     views: Views
@@ -33,7 +33,7 @@ class Session(msgspec.Struct, frozen=True):
 
 
 def table_name(projection: str, epoch: int, table: str = "") -> str:
-    """What the table of an epoch is called; without a table, how all of them begin."""
+    """The name of a table of an epoch; without `table`, the prefix of all its tables."""
     return f"view_{projection}_{epoch}_{table}"
 
 
@@ -44,18 +44,18 @@ class ViewTables(Protocol):
         """A transaction that only reads."""
 
     def writing(self) -> AbstractContextManager[Session]:
-        """A transaction that is durable when the block is left, and did not happen if it raises."""
+        """A transaction that is durable at the end of the block, and is rolled back if the block raises."""
 
 
 def live_places(views: Views, tables: ViewTables) -> list[Place]:
-    """Where every projection of a store is, whether it keeps rows or owns tables."""
+    """The live places of all projections of a store, whether they have rows or own tables."""
     with tables.reading() as session:
         found = {place.projection: place for place in [*session.views.places(), *views.places()] if place.live}
     return [place for _, place in sorted(found.items())]
 
 
 def drop_tables_of(tables: ViewTables, event: Event) -> None:
-    """Drop every table that this event may have gone into: only its projection knows where. It will start anew."""
+    """Drop every table that this event may have gone into; only its projection knows where. It starts again then."""
     with tables.reading() as session:
         found = [place for place in session.views.places() if _takes(session.views, place, event)]
     if found:

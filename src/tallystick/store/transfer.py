@@ -1,12 +1,12 @@
-"""Taking over the log of another store as it is: events at their positions, with what was pruned and erased of it.
+"""Taking over the log of another store as it is: events at their positions, with what was pruned and erased.
 
-A transfer goes on where the receiving log ends, so that a transfer of many parts may be interrupted after any of them.
-A stream that was pruned begins at its cut; an erased event comes without its payload; a position that was pruned is
-known by the id of its event, and one that was never used stays unused. The control facts that say why come as events
-of the transfer, later in the log. Each cut and each erased event says at which position its fact will stand: until the
-log reaches it, verification says that the move is unfinished (`EventLog.announced`).
+A transfer continues where the receiving log ends, so it may be interrupted after any of its parts. A pruned stream
+begins at its cut. An erased event comes without its payload. A pruned position is known by the id of its event, and a
+position that was never used stays unused. The control facts about this come later, as events of the transfer. Each cut
+and each erased event announces the position of its fact: until the log reaches it, verification reports that the move
+is unfinished (`EventLog.announced`).
 
-What an engine takes over is judged here and nowhere else: every checksum, seq and link, from the first event on.
+Only this module judges what an engine takes over: every checksum, seq and link, from the first event on.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from tallystick.store.ledger import NO_HEAD, Head, Source
 from tallystick.store.maintenance import Cut, Erasure, before_cut
 
 MOVING = "tally.move"
-"""The checkpoint that a store has from when facts about snapshots come to it until the move is finished."""
+"""The checkpoint that a store has from the first fact about a snapshot until the move is finished."""
 UNUSED_MAX = 10_000_000  # in one part
 
 
 class FoundingCut(msgspec.Struct, frozen=True):
-    """A cut that a stream begins with here, and the position of the control fact that names it."""
+    """A cut with which a stream begins here, and the position of the control fact that names it."""
 
     cut: Cut
     fact_position: int
 
 
 class Transfer(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of another store's log: everything behind `after`, up to the position of its last event.
+    """A part of another store's log: everything after `after`, up to the position of its last event.
 
-    `pruned` are (position, id) of events that are gone. `cuts` come with the first part. `erased` gives for each event
-    without a payload, by position, the position of the control fact that says so.
+    `pruned` are (position, id) of pruned events. `cuts` come with the first part. `erased` maps the position of each
+    event without a payload to the position of its control fact.
     """
 
     after: int
@@ -55,7 +55,7 @@ class Transfer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReceiverView(Protocol):
-    """What the judgement asks of the receiving log."""
+    """What the judgement needs of the receiving log."""
 
     def find(self, id: bytes) -> Event | None: ...
     def stream_head(self, stream: str) -> Head | None: ...
@@ -66,9 +66,8 @@ class ReceiverView(Protocol):
 class Received(msgspec.Struct):
     """A part that was judged, as an engine writes it.
 
-    `erasures` are those of events in this part, each with the position of its control fact, which may still be to
-    come. `named` are those whose control facts are in this part. `skipped` are ranges of positions that hold nothing
-    and never did.
+    `erasures` are those of events in this part, each with the position of its control fact, which may come later.
+    `named` are those whose control facts are in this part. `skipped` are ranges of positions that were never used.
     """
 
     after: int
@@ -84,18 +83,18 @@ class Received(msgspec.Struct):
 
     @property
     def announced(self) -> int:
-        """The last position at which a control fact is said to stand; 0 if there is none."""
+        """The last position at which a control fact is announced; 0 if there is none."""
         positions = [founding.fact_position for founding in self.cuts]
         return max([0, *positions, *(fact_position for _, fact_position in self.erasures)])
 
     def committed(self) -> None:
-        """Nothing is held because of it, as leases are of a commit that was judged by the ledger."""
+        """Do nothing: a transfer takes no leases, unlike a commit that the ledger judged."""
 
 
 def judge(view: ReceiverView, part: Transfer, *, head: int) -> Received:
-    """The part as it is to be written; refused if it does not go on exactly where the log ends."""
+    """The part as it is written; refused if it does not continue exactly where the log ends."""
     if part.after != head:
-        reason = f"the log ends at position {head}, and the part begins behind {part.after}"
+        reason = f"the log ends at position {head}, but the part starts after {part.after}"
         raise errors.TransferRefused(position=part.after + 1, reason=reason)
     if part.cuts and head:
         raise errors.TransferRefused(position=head, reason="streams can begin with a cut only in an empty store")
@@ -181,7 +180,7 @@ def _erasure(event: Event) -> Erasure:
 def _fact_position(part: Transfer, event: Event) -> int:
     found = part.erased.get(event.position, 0)
     if found <= event.position:
-        reason = "its payload is gone, and the part does not say which later control fact tells of it"
+        reason = "its payload is gone, and the part does not name a later control fact about it"
         raise errors.TransferRefused(position=event.position, reason=reason)
     return found
 
@@ -207,7 +206,7 @@ def _take_named(view: ReceiverView, cuts: dict[str, Cut], event: Event, found: R
 
 
 def _unused(part: Transfer) -> list[tuple[int, int]]:
-    """The ranges of positions that neither an event has nor one that was pruned; both must rise, and not overlap."""
+    """The ranges of positions without an event, pruned or not. The positions must rise, and not repeat."""
     found = []
     last = part.after
     for position in _rising(part):
@@ -247,7 +246,7 @@ def check_form(event: Event) -> None:
 
 
 def _object(data: bytes, what: str) -> dict[str, Any]:
-    """The object that canonical bytes stand for; other bytes are refused."""
+    """The object of canonical bytes; other bytes are refused."""
     found = canonical.parse(data, what=what)
     if type(found) is not dict or canonical.encode(found, what=what) != data:
         raise errors.NotCanonical(

@@ -146,7 +146,7 @@ def _look_through(log: EventLog, found: Verification, progress: Callable[[int], 
     found.head = log.head()
     found.extend(log.check(progress))
     _compare_with_facts(log, claims, found)
-    walk = _Walk(claims, _starts(log, claims, is_moving=is_moving), found)
+    walk = _LogWalk(claims, _starts(log, claims, is_moving=is_moving), found)
     for page in iterate.pages(log, until=found.head, limit=_PAGE, over_holes=True, over_pruned=True, unchecked=True):
         walk.check(page)
         progress(found.events)
@@ -204,7 +204,7 @@ def _starts(log: EventLog, claims: Claims, *, is_moving: bool) -> dict[str, Head
     return heads
 
 
-class _Walk:
+class _LogWalk:
     """The events of a log, page by page, each compared with the one before it in its stream and with the facts.
 
     `seen_since_hole` are the streams seen since the last hole; None while there was no hole. The first event of a

@@ -1,9 +1,9 @@
-"""The rows that projections keep, beside the log and rebuilt from it.
+"""The rows of projections, stored next to the log and rebuilt from it.
 
-Rows stand under (projection, epoch, key). One epoch of a projection is live: readers see that one. A rebuild fills
-another epoch and becomes live in one step, once its checkpoint has reached the live one, so readers never go back.
-Every write of rows moves the checkpoint of its epoch in the same transaction, if that is still where it was: two
-runners of one projection, or one that was killed, leave no effect twice and none out.
+The key of a row is (projection, epoch, key). One epoch of a projection is live: readers see its rows. A rebuild fills
+another epoch, which becomes live in one step when its position has reached that of the live one, so readers never go
+back in time. Every write of rows moves the place of its epoch in the same transaction, if the place is still where it
+was. So two runners of one projection, or one that was killed, apply no event twice and skip none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BY_PAYLOAD = "payload."
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
-    """What rows depend on besides the events: rows of another definition are not comparable."""
+    """What rows depend on besides the events. Rows of another definition are not comparable."""
 
     kind: str
     version: int
@@ -47,10 +47,10 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """One epoch of a projection: what made its rows, and how far they go.
+    """One epoch of a projection: the definition of its rows, and how far the log was folded into them.
 
-    `drops` counts how often states were dropped: what was computed before a drop may not be stored after it. Nor may be
-    stored in an epoch that is not live what was computed while it was.
+    `drops` counts how often states were dropped: rows that were computed before a drop must not be stored after it.
+    Rows that were computed while an epoch was live must not be stored in it when it no longer is.
     """
 
     projection: str
@@ -65,7 +65,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """Where it is in the log."""
+        """Its position in the log, as a checkpoint."""
         return Checkpoint(self.projection, self.store_id, self.position, self.link_position, self.link)
 
     @property
@@ -83,16 +83,16 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         return self.position == DISCARDED
 
     def moved(self, position: int, last: Event | None) -> Place:
-        """The place after looking as far as `position`, the last event seen on the way being `last`."""
+        """The place after the log was read up to `position`; `last` is the last event that was read."""
         if last is None:
             return msgspec.structs.replace(self, position=position)
         return msgspec.structs.replace(self, position=position, link_position=last.position, link=last.link)
 
 
 class ViewRow(msgspec.Struct, frozen=True, array_like=True):
-    """One key and its state as canonical JSON; None if the state was dropped and has to be folded again.
+    """One key and its state as canonical JSON; None if the state was dropped and must be folded again.
 
-    `mark` is the place in its order of the last event applied, for orders other than that of the log.
+    `mark` is the place of the last applied event in its order, for orders other than that of the log.
     """
 
     key: str
@@ -101,18 +101,18 @@ class ViewRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """Rows, and the place of their epoch as of the same moment; no place if there is no such epoch."""
+    """Rows, and the place of their epoch at the same moment; no place if there is no such epoch."""
 
     place: Place | None
     rows: list[ViewRow]
 
 
 Seen: TypeAlias = "set[tuple[str, int, int]]"
-"""Epochs of projections that had all their rows when a handle looked, with the number of their drops."""
+"""Epochs of projections whose rows a handle has counted and found complete, with the number of their drops."""
 
 
 class Views(Protocol):
-    """The rows that an engine holds. Each call is one transaction. Handles of one process may share what was `seen`."""
+    """The rows in an engine. Each call is one transaction. Handles of one process may share `seen`."""
 
     seen: Seen
 
@@ -120,10 +120,10 @@ class Views(Protocol):
         """The live place of a projection."""
 
     def places(self) -> list[Place]:
-        """Every place there is, in order of projection and epoch."""
+        """Every place, in order of projection and epoch."""
 
     def begin(self, place: Place) -> None:
-        """Make a new epoch. `ViewMoved` if it exists, or if it is to be live and another one is."""
+        """Create an epoch. `ViewMoved` if it exists, or if it should be live and another one is."""
 
     def rows(
         self,
@@ -137,78 +137,78 @@ class Views(Protocol):
     ) -> Rows:
         """The rows of these keys, dropped ones too; or those with after < key <= until, ascending, at most `limit`.
 
-        Of the live epoch unless one is named. Keys are ordered by their UTF-8 bytes.
+        They are of the live epoch unless one is given. Keys are ordered by their UTF-8 bytes.
         """
 
     def write(self, place: Place, rows: Sequence[ViewRow], *, previous: int) -> None:
-        """Store rows and move their epoch to `place`, if it is still at `previous` and `drops`; else `ViewMoved`.
+        """Store rows and move their epoch to `place`, if it is still at `previous` and `drops`; otherwise `ViewMoved`.
 
-        So too if the epoch was switched to or away from: a runner looks again which one is live.
-        A row without a state is removed.
+        It is also `ViewMoved` if the epoch has become live, or no longer is: then a runner reads again which one is
+        live. A row without a state is removed.
         """
 
     def fill_batch(self, place: Place, batch: bytes, rows: Sequence[ViewRow]) -> None:
-        """Keep rows of a batch where nobody sees them, if their epoch is still at `place`, with its `drops` and `live`.
+        """Store rows of a batch where no reader sees them, if their epoch is still at `place`, `drops` and `live`.
 
-        Many tasks may fill one batch, each again and again: of two rows of one key, the batch has the later one.
+        Many tasks may fill one batch, each several times. Of two rows with one key, the batch has the later one.
         """
 
     def write_batch(self, place: Place, batch: bytes, *, rows: int, previous: int) -> None:
-        """As `write`, with the rows that fill the batch; `ViewMoved` also if there are not exactly so many.
+        """As `write`, with the rows of a batch; also `ViewMoved` if there are not exactly so many rows.
 
-        Batches of the epoch are empty afterwards, as they are after a `drop` or a `discard`.
+        Afterwards all batches of the epoch are empty, as after a `drop` or a `discard`.
         """
 
     def switch(self, projection: str, epoch: int, *, over: int | None) -> None:
-        """Make an epoch live in place of `over` (None: there is none); `ViewMoved` unless it has reached it."""
+        """Make an epoch live instead of `over` (None: no epoch is live); `ViewMoved` if it has not come as far."""
 
     def discard(self, projection: str, epoch: int, *, limit: int, live: bool = False) -> int:
-        """Remove up to `limit` rows of an epoch, and its place when none is left; says how many rows went.
+        """Remove up to `limit` rows of an epoch, and its place when no row is left; returns how many were removed.
 
-        From the first call on its position is `DISCARDED`, so that nobody can write to it or switch to it. A live epoch
-        is left alone, unless that is said.
+        From the first call on its position is `DISCARDED`, so that no runner can write to it or switch to it. A live
+        epoch is only removed with `live`.
         """
 
     def drop(self, projection: str, keys: Sequence[str]) -> None:
-        """Drop the states of these keys in every epoch, and count it: they may repeat what was erased."""
+        """Drop the states of these keys in every epoch, and count the drop: they may contain an erased payload."""
 
     def counted(self, projection: str, *, epoch: int | None = None) -> int | None:
-        """How many rows with a state an epoch has, if it has as many rows as were written; else `RowsDamaged`.
+        """The number of rows with a state in an epoch, if all that were written are there; otherwise `RowsDamaged`.
 
-        Of the live epoch unless one is named. None if there is no such epoch, or if it is being removed. `rows` sees to
-        this too, once a handle, before it gives a page or says that a key is not there.
+        It is the live epoch unless one is given. None if there is no such epoch, or if it is being removed. `rows` does
+        the same check once per handle, before it returns a page or says that a key does not exist.
         """
 
     def dropped(self, projection: str, epoch: int, *, limit: int) -> list[str]:
-        """Keys whose states were dropped and not folded again yet."""
+        """Keys whose states were dropped and are not folded again yet."""
 
 
 def can_become_live(staged: Place, live: Place | None, *, over: int | None) -> bool:
-    """Whether an epoch may take the place of the live one, which is expected to be `over`."""
+    """Whether an epoch may become live instead of `over`, which is expected to be live now."""
     if staged.discarded or (live.epoch if live else None) != over:
         return False
     return live is None or staged.position >= live.position
 
 
 class Inline(Protocol):
-    """What an engine calls within a commit, if it is set: projections that are never behind.
+    """Projections that an engine calls within every commit, so that their rows are never behind.
 
-    `prepare` is called with what is about to be written, and refuses the commit by raising; what it returns is called
-    to store the rows, before the commit is acknowledged: in the same transaction where there is one.
+    `prepare` gets the rows that are about to be written, and refuses the commit by raising. It returns a function that
+    stores the rows of the projections before the commit is acknowledged: in the same transaction if there is one.
     """
 
     def prepare(self, rows: Sequence[Row], views: Views) -> Callable[[Views], None]: ...
 
 
 class Absent:
-    """What a path leads to that is not there."""
+    """The value at a path that does not exist."""
 
 
 ABSENT = Absent()
 
 
 def value_at(path: str, event: Event) -> Any:
-    """What a key says of an event: its stream, the kind of it, or a value in its payload; ABSENT if there is none."""
+    """The value of a key for an event: its stream, its kind, or a value in its payload; ABSENT if there is none."""
     if path == BY_STREAM:
         return event.stream
     if path == BY_KIND:
@@ -222,7 +222,7 @@ def value_at(path: str, event: Event) -> Any:
 
 
 def sound_definition(views: Views, place: Place) -> Definition | None:
-    """What made the rows of a place; None if the place is not what was written, so that nobody can tell."""
+    """The definition of the rows of a place; None if the place is damaged, so that nobody can tell."""
     try:
         views.rows(place.projection, epoch=place.epoch, keys=())
         return place.defined
@@ -231,11 +231,10 @@ def sound_definition(views: Views, place: Place) -> Definition | None:
 
 
 def drop_rows_of(views: Views, event: Event, digest: Callable[[list[str]], bytes]) -> list[tuple[str, str]]:
-    """Drop the states that this event, upcast, went into, and say where they stood. Its payload has to be there still.
+    """Drop the states that this upcast event went into; returns their (projection, key). The payload must still exist.
 
-    `digest` names the upcasters at hand. Rows that were made through others, or of an event these fail on, may have
-    a key that cannot be told from here, and what a damaged place holds nobody knows: then all of them go, and the next
-    runner begins again.
+    `digest` names the upcasters at hand. If rows were made through other upcasters, or these fail on the event, or the
+    place is damaged, the keys are unknown. Then all rows of the epoch are removed, and the next runner starts again.
     """
     wanted: set[tuple[str, str]] = set()
     for place in views.places():

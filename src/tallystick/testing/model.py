@@ -59,9 +59,7 @@ contents = st.fixed_dictionaries(
     }
 )
 batches = st.lists(contents, min_size=1, max_size=3)
-leaps = st.sampled_from(
-    (None, None, None, None, 0, 0, 1, -1)
-)  # None means ANY, otherwise the distance of the expectation from the head
+leaps = st.sampled_from((None, None, None, None, 0, 0, 1, -1))  # None means ANY, a number how far it is from the head
 parts = st.tuples(streams, batches, leaps)
 conditions: dict[str, st.SearchStrategy[Any]] = {
     "streams": st.frozensets(streams, max_size=2),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tallystick import ANY, NO_STREAM, Appended, Expected, NewEvent, Store, errors
+from tallystick import ANY, NO_STREAM, Appended, Expected, NewEvent, Store, aio, errors
 from tallystick.errors import Conflict
 from tallystick.store.commit import Write
 
@@ -32,6 +32,15 @@ def append(store: Store) -> None:
     store.append("order/1", NewEvent("order.placed", {}), expected=3)
     store.append("order/1", "order.placed")  # refused: arg-type
     store.append("order/1", NewEvent("order.placed", {}), expected="none")  # refused: arg-type
+
+
+async def read(store: aio.AsyncStore) -> str:
+    """A store in an event loop has the same types."""
+    await store.at("order/1", "2")  # refused: arg-type
+    await store.reed()  # refused: attr-defined
+    pages = [page async for page in store.pages(limit=10)]
+    pages[0].evnts  # refused: attr-defined  # noqa: B018
+    return await store.head()  # refused: return-value
 
 
 def expect(done: Appended) -> list[Expected]:

@@ -8,7 +8,7 @@ import msgspec
 
 from tallystick.engines.ndjson.line import RunLine
 from tallystick.event import chain, ids
-from tallystick.event.model import Row
+from tallystick.event.model import InRow, Row
 from tallystick.store.ledger import Head, Source
 from tallystick.store.page import Hole
 
@@ -65,8 +65,8 @@ class Index:
     def add_rows(self, rows: list[Row], start: int, sizes: list[int]) -> None:
         """Add the lines of a commit that was just written at `start`."""
         for row, size in zip(rows, sizes, strict=True):
-            self._add(row[2], ids.to_text(row[5]), row[10].hex(), row[8])
-            self._place(row[2], start, start + size)
+            self._add(row[InRow.seq], ids.to_text(row[InRow.id]), row[InRow.link].hex(), row[InRow.meta])
+            self._place(row[InRow.seq], start, start + size)
             start += size
 
     def _add(self, seq: int, id_: str, link: str, meta: bytes) -> None:

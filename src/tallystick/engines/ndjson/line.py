@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tallystick.event.model import Event, Row
+from tallystick.event.model import Event, InRow, Row
 
 _TAIL = b',"whole":"'
 _HEX_BYTES = 64 + len(b'"}')
@@ -67,7 +67,7 @@ _decode = msgspec.json.Decoder(RunLine).decode
 
 def encode(rows: Sequence[Row], *, recorded: int) -> tuple[bytes, list[int]]:
     """The lines of one commit, and the size of each."""
-    first, last = rows[0][2], rows[-1][2]
+    first, last = rows[0][InRow.seq], rows[-1][InRow.seq]
     lines = [_encode(row, f"[{first},{last}]", recorded) for row in rows]
     return b"".join(lines), [len(line) for line in lines]
 

@@ -40,9 +40,7 @@ class StreamLog:
         self._mark = mark.NOTHING
         self._unsynced_mark = False
         self._settled = False
-        self._warm: dict[
-            int, lines.RunLine
-        ] = {}  # lines that were just checked: who reads them first need not do so again
+        self._warm: dict[int, lines.RunLine] = {}  # lines that were just checked: their first reader need not again
 
     # --- reading ---------------------------------------------------------------------------------------------------
 

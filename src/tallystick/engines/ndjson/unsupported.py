@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tallystick import errors
 from tallystick.store import capabilities
-from tallystick.store.idempotency import CommandKey, CommandRecord, Commands
+from tallystick.store.idempotency import CommandKey, CommandRecord, CommandRecords
 from tallystick.store.loss import Loss
 from tallystick.store.maintenance import Cut, Reclaimed
 from tallystick.store.snapshots import Snapshots
@@ -51,7 +51,7 @@ class Unsupported:
     """What the port asks about those parts."""
 
     snapshots: Snapshots = NoSnapshots()
-    commands: Commands = NoCommands()
+    commands: CommandRecords = NoCommands()
 
     def receive(self, part: Transfer) -> None:
         raise errors.UnsupportedCapability(engine="ndjson", capability=capabilities.TRANSFER)

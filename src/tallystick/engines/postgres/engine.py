@@ -34,7 +34,7 @@ from tallystick.store.checkpoints import Checkpoints
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import with_known
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
-from tallystick.store.idempotency import Commands
+from tallystick.store.idempotency import CommandRecords
 from tallystick.store.ledger import Head, Holder
 from tallystick.store.loss import Loss
 from tallystick.store.maintenance import Cut, Reclaimed, require_history, require_positions
@@ -150,7 +150,7 @@ class PostgresLog:
         self.readonly = readonly
         self.checkpoints = checkpoints
         self.snapshots: Snapshots = PostgresSnapshots(connections)
-        self.commands: Commands = PostgresCommands(connections, forget=self._forget)
+        self.commands: CommandRecords = PostgresCommands(connections, forget=self._forget)
         transactions = OwnTransactions(connections, refusal=readonly_reason)
         self.views = PostgresViews(transactions, refusal=readonly_reason or not_whole(connections.org))
         self.dead_letters = PostgresDeadLetters(transactions)

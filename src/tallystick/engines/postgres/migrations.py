@@ -31,19 +31,8 @@ _TABLES = (
 )
 
 
-def steps() -> tuple[Migration, ...]:
-    """The steps for stores that exist."""
-    return migrations.numbered(__package__, "sql/steps")
-
-
-def latest() -> int:
-    """The number of the format that this version writes."""
-    return steps()[-1].number
-
-
-def oldest() -> int:
-    """The number of the oldest format that this version can bring up to date."""
-    return steps()[0].number - 1
+_format = migrations.Format(__package__)
+steps, latest, oldest, require_known = _format.steps, _format.latest, _format.oldest, _format.require_known
 
 
 @cache

@@ -16,7 +16,7 @@ import psycopg
 from tallystick import errors
 from tallystick.engines.postgres import migrations, statements, translate
 from tallystick.engines.postgres.connections import APPLICATION, MAINTENANCE, PROJECTOR, SERVICE, TENANT, is_pooled
-from tallystick.engines.tables.migrations import Migration, require_known
+from tallystick.engines.tables.migrations import Migration
 from tallystick.store.backoff import Backoff
 from tallystick.store.urls import redacted
 
@@ -83,7 +83,7 @@ class DatabaseOpener:
                 found = migrations.version_of(connection)
             if found == 0 and not create:
                 raise errors.StoreNotFound(url=self.url)
-            require_known(found, migrations.steps(), path=self.url)
+            migrations.require_known(found, path=self.url)
             if found < migrations.latest() and self._readonly:
                 raise errors.OlderFormat(path=self.url, found=found, known=migrations.latest())
             taken = self._migrate(connection) if found < migrations.latest() else []

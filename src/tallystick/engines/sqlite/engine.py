@@ -32,7 +32,7 @@ from tallystick.engines.tables.connection import BUSY_MS
 from tallystick.engines.tables.consumers import SqliteCheckpoints, SqliteDeadLetters
 from tallystick.engines.tables.database import Database
 from tallystick.engines.tables.lazy_database import LazyDatabase
-from tallystick.engines.tables.owned import OwnedTables
+from tallystick.engines.tables.view_tables import SqliteTables
 from tallystick.engines.tables.views import OpenTransaction, SqliteViews
 from tallystick.event import limits
 from tallystick.event.model import Event, InRow
@@ -42,7 +42,7 @@ from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import problem_of, put_on_record, with_known
 from tallystick.store.events import PAGE_EVENTS, Problem, Report
 from tallystick.store.group_commit import commit_or_split
-from tallystick.store.idempotency import Commands
+from tallystick.store.idempotency import CommandRecords
 from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.loss import Loss
 from tallystick.store.maintenance import Cut, Reclaimed, require_history, require_positions
@@ -101,11 +101,11 @@ class SqliteLog(SqliteReceiver):
         self._projection_tables = LazyDatabase(
             f"{opened.path}.views", schema.VIEWS
         )  # a store refuses other tables than its own
-        self.view_tables = OwnedTables(self._projection_tables)
+        self.view_tables = SqliteTables(self._projection_tables)
         self.inline: Inline | None = None
         self.run_tables: RunTables | None = SqliteRunTables(tables)
         self.snapshots: Snapshots = SqliteSnapshots(self._database)
-        self.commands: Commands = SqliteCommands(tables)
+        self.commands: CommandRecords = SqliteCommands(tables)
         self._reclaiming = SqliteReclaimer(self._database, clock=clock)
         self._evidence = SqliteEvidence(self._database, self._is_whole)
         self._clock = clock
@@ -133,17 +133,12 @@ class SqliteLog(SqliteReceiver):
     def _commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         holder = self._require_writable()
         ledger: Ledger | None = None
-        outcomes: list[Outcome] = []
         maintains = any(transaction.maintenance is not None for transaction in transactions)
         begin = self._database.maintaining if maintains else self._database.writing
         with begin(needed_bytes=lambda: commit_rows.size_of(ledger)) as connection:
             view = SqliteView(connection)
             ledger = Ledger(view, next_position=view.head() + 1, holder=holder)
-            for transaction in transactions:
-                try:
-                    outcomes.append(ledger.judge(transaction))
-                except errors.TallyError as refusal:
-                    outcomes.append(refusal)
+            outcomes = ledger.judge_each(transactions)
             commit_rows.write(connection, ledger, recorded=self._clock())
             if self.inline is not None and ledger.rows:
                 views = SqliteViews(OpenTransaction(connection), self.views.seen)

@@ -19,34 +19,15 @@ from tallystick.engines.tables import migrations, schema
 from tallystick.engines.tables.migrations import Migration
 
 _SHARED = ("checkpoints", *schema.VIEWS, *schema.DEAD_LETTERS)
-_SCHEMAS = {
-    16: "fa4e3044397002c74609661254416b341428e76afcece618428c77badab9255b"
-}  # SHA-256 of the definitions in a store of each older format
-
-
-def steps() -> tuple[Migration, ...]:
-    """The steps for stores that exist."""
-    return migrations.numbered(__package__, "sql/steps")
-
-
-def latest() -> int:
-    """The number of the format that this version writes."""
-    return steps()[-1].number
-
-
-def oldest() -> int:
-    """The number of the oldest format that this version can bring up to date."""
-    return steps()[0].number - 1
+# SHA-256 of the definitions in a store of each older format.
+_SCHEMAS = {16: "fa4e3044397002c74609661254416b341428e76afcece618428c77badab9255b"}
+_format = migrations.Format(__package__)
+steps, latest, oldest, require_known = _format.steps, _format.latest, _format.oldest, _format.require_known
 
 
 def version_of(connection: sqlite3.Connection) -> int:
     """The number of the last step taken; 0 in a database that is still empty."""
     return schema.VersionedFile(connection).version()
-
-
-def require_known(found: int, *, path: str) -> None:
-    """Refuse a format that is newer than this version, or so old that it cannot be migrated."""
-    migrations.require_known(found, steps(), path=path)
 
 
 @cache

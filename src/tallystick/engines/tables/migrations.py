@@ -47,13 +47,30 @@ def numbered(package: str, folder: str) -> tuple[Migration, ...]:
     return steps
 
 
-def require_known(found: int, steps: Sequence[Migration], *, path: str) -> None:
-    """Refuse a format that is newer than the last step, or so old that no step begins there."""
-    latest, oldest = steps[-1].number, steps[0].number - 1
-    if found > latest:
-        raise errors.NewerFormat(path=path, found=found, known=latest)
-    if 0 < found < oldest:
-        raise errors.FormatTooOld(path=path, found=found, oldest=oldest)
+class Format:
+    """The formats of an engine's stores: the steps in its `sql/steps/` lead from the oldest to the latest."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def steps(self) -> tuple[Migration, ...]:
+        """The steps for stores that exist."""
+        return numbered(self._package, "sql/steps")
+
+    def latest(self) -> int:
+        """The number of the format that this version writes."""
+        return self.steps()[-1].number
+
+    def oldest(self) -> int:
+        """The number of the oldest format that this version can bring up to date."""
+        return self.steps()[0].number - 1
+
+    def require_known(self, found: int, *, path: str) -> None:
+        """Refuse a format that is newer than this version, or so old that it cannot be migrated."""
+        if found > self.latest():
+            raise errors.NewerFormat(path=path, found=found, known=self.latest())
+        if 0 < found < self.oldest():
+            raise errors.FormatTooOld(path=path, found=found, oldest=self.oldest())
 
 
 def migrate(database: MigratedDatabase, steps: Sequence[Migration]) -> list[Migration]:

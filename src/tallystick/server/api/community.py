@@ -9,10 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from tallystick import errors
 from tallystick.server.access import Need
-from tallystick.server.api.reply import (
-    READ,
-    reply,
-)
+from tallystick.server.api.reply import READ, reply
 from tallystick.server.http.route import HttpRequest, Responses, Routes
 
 if TYPE_CHECKING:

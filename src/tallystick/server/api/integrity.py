@@ -9,12 +9,7 @@ from starlette.responses import Response
 
 from tallystick.server.access import Need
 from tallystick.server.api.parameters import IDEMPOTENT
-from tallystick.server.api.reply import (
-    JOB,
-    READ,
-    begin,
-    reply,
-)
+from tallystick.server.api.reply import JOB, READ, begin, reply
 from tallystick.server.http.route import HttpRequest, Routes
 from tallystick.server.service import Service
 from tallystick.server.verification import begin_verify

@@ -17,13 +17,7 @@ from starlette.responses import Response
 from tallystick import errors
 from tallystick.server.access import Need
 from tallystick.server.api.parameters import IDEMPOTENT
-from tallystick.server.api.reply import (
-    ADMIN_REFUSALS,
-    JOB_FROM_BODY,
-    READ,
-    begin,
-    reply,
-)
+from tallystick.server.api.reply import ADMIN_REFUSALS, JOB_FROM_BODY, READ, begin, reply
 from tallystick.server.http import bodies
 from tallystick.server.http.route import HttpRequest, Responses, Routes
 from tallystick.server.jobs import Job, Progress

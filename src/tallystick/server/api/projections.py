@@ -17,14 +17,7 @@ from tallystick.projections.lag import lag_at
 from tallystick.projections.retire import ProjectionDropped
 from tallystick.server.access import Need
 from tallystick.server.api.parameters import IDEMPOTENT, Label, Position
-from tallystick.server.api.reply import (
-    CHANGED,
-    JOB,
-    READ,
-    begin,
-    change,
-    reply,
-)
+from tallystick.server.api.reply import CHANGED, JOB, READ, begin, change, reply
 from tallystick.server.http import bodies
 from tallystick.server.http.route import HttpRequest, Routes
 from tallystick.server.rebuild import begin_rebuild

@@ -16,10 +16,7 @@ from tallystick.runs.journal import UNREADABLE
 from tallystick.runs.state import RunState
 from tallystick.server.access import Need, Principal
 from tallystick.server.api.parameters import Label, Time
-from tallystick.server.api.reply import (
-    READ,
-    reply,
-)
+from tallystick.server.api.reply import READ, reply
 from tallystick.server.http import problems
 from tallystick.server.http.route import HttpRequest, Routes
 from tallystick.server.service import Service

@@ -14,15 +14,7 @@ from tallystick import errors, state
 from tallystick.event import names
 from tallystick.server.access import Need
 from tallystick.server.api.parameters import IDEMPOTENT
-from tallystick.server.api.reply import (
-    CHANGED,
-    JOB,
-    JOB_FROM_BODY,
-    READ,
-    begin,
-    change,
-    reply,
-)
+from tallystick.server.api.reply import CHANGED, JOB, JOB_FROM_BODY, READ, begin, change, reply
 from tallystick.server.http import bodies
 from tallystick.server.http.route import HttpRequest, Routes
 from tallystick.server.jobs import Job, Progress

@@ -12,12 +12,7 @@ from tallystick import errors
 from tallystick.server import tokens
 from tallystick.server.access import Need
 from tallystick.server.api.parameters import IDEMPOTENT
-from tallystick.server.api.reply import (
-    CHANGED,
-    READ,
-    change,
-    reply,
-)
+from tallystick.server.api.reply import CHANGED, READ, change, reply
 from tallystick.server.http import bodies, idempotency
 from tallystick.server.http.route import HttpRequest, Responses, Routes
 from tallystick.server.service import Service
