@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from tallystick import errors
 from tallystick.pipeline import clear, hints, read_events
+from tallystick.pipeline.jobs import query as query_job
 from tallystick.pipeline.jobs.archive import archive
 from tallystick.pipeline.jobs.query import sql, view
 from tallystick.pipeline.source import query_plan
@@ -146,7 +147,7 @@ def test_no_more_is_read_than_a_query_needs(
 ) -> None:
     """PIPE-10: only these positions and columns are read from the log, and other buckets are not opened."""
     asked: list[QueryNeeds] = []
-    plain = query._narrowed
+    plain = query_job._needed_events
 
     def noted(spark: SparkSession, source: WholeLog, needs: QueryNeeds) -> Any:
         asked.append(needs)
@@ -155,7 +156,7 @@ def test_no_more_is_read_than_a_query_needs(
                 (place / bucket.events.name).unlink()
         return plain(spark, source, needs)
 
-    monkeypatch.setattr(query, "_narrowed", noted)
+    monkeypatch.setattr(query_job, "_needed_events", noted)
     assert sql(spark, files_url, query, place).collect()
     assert asked == [wanted]
 

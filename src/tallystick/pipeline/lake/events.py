@@ -147,8 +147,8 @@ def _next_end(source: WholeLog, after: int, commit_events: int) -> int:
     """The end of a commit: the end of a bucket of the archive, if possible, so that files are not read twice."""
     end = min(after + commit_events, source.until)
     buckets = source.manifest.buckets if source.manifest is not None else []
-    history = [bucket.last for bucket in buckets if after < bucket.last <= end]
-    return history[-1] if history and end <= source.through else end
+    ends = [bucket.last for bucket in buckets if after < bucket.last <= end]
+    return ends[-1] if ends and end <= source.through else end
 
 
 def rows_of(source: WholeLog, part: Range, buckets: int, *, over_pruned: bool = False) -> Iterator[pa.RecordBatch]:
