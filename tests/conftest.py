@@ -24,13 +24,7 @@ HEAVY = (
     "tests/pipeline/",
     "tests/torture/",
 )
-LIGHT = (
-    "test_crash_states.py",
-    "test_dirsync_order.py",
-    "test_disk_cases.py",
-    "test_laboratory.py",
-    "test_torn_tail.py",
-)
+LIGHT = ("test_dirsync_order.py", "test_disk_cases.py", "test_laboratory.py", "test_torn_tail.py")
 
 
 def pytest_configure() -> None:

@@ -219,7 +219,7 @@ def test_a_rebuild_opens_the_log_with_the_password_that_its_url_hides(monkeypatc
         asked.append(url)
         return WholeLog(url=url, until=0)
 
-    monkeypatch.setattr(rebuild, "whole", ask)
+    monkeypatch.setattr(rebuild, "whole_log", ask)
     monkeypatch.setattr(rebuild, "fold_rows", lambda *_: None)
     monkeypatch.setattr(rebuild, "cached", nullcontext)
     monkeypatch.setattr(rebuild, "chunks", lambda _: ())

@@ -109,4 +109,4 @@ def test_sparks_page_is_named(spark: SparkSession, files_url: str, make_log: Mak
     make_log(files_url, events=3)
     done = CliRunner().invoke(group, ["pipeline", "growth", files_url, "--ui"])
     assert done.exit_code == 0, done.stderr
-    assert "Spark shows what it does at" in done.stderr
+    assert "Spark's page: " in done.stderr

@@ -292,7 +292,7 @@ def test_a_running_service_tells_where_its_time_goes(serve):
     job = running.finished(running.client.post("/v1/profile", json={"seconds": 0.2}))
     stacks = job["result"]["stacks"]
     assert (job["done"], job["result"]["looks"]) == (20, 20)
-    assert any(line.startswith("tallystick-writer;") and "group_commit.py:_run" in line for line in stacks)
+    assert any(line.startswith("tallystick-writer;") and "writer_thread.py:_run" in line for line in stacks)
     assert sum(stacks.values()) >= 20
     assert "payload-mark" not in json.dumps(job)
 

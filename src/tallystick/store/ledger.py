@@ -10,6 +10,7 @@ seq, position and link; then maintenance.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -18,7 +19,7 @@ from tallystick import errors
 from tallystick.event import canonical, chain, ids, names
 from tallystick.event.model import Draft, Event, InDraft, InRow, Row
 from tallystick.store import checked, expectation, leases
-from tallystick.store.commit import Appended, Transaction, Write
+from tallystick.store.commit import Appended, Outcome, Transaction, Write
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.leases import Lease
 from tallystick.store.maintenance import Cut, Erasure, Maintenance
@@ -134,6 +135,16 @@ class Ledger:
             erased_responses=tuple(total.erased_responses),
             dropped_rows=tuple(total.dropped_rows),
         )
+
+    def judge_each(self, transactions: Iterable[Transaction]) -> list[Outcome]:
+        """Judge transactions one after the other. The outcome of a refused one is its error."""
+        outcomes: list[Outcome] = []
+        for transaction in transactions:
+            try:
+                outcomes.append(self.judge(transaction))
+            except errors.TallyError as refusal:
+                outcomes.append(refusal)
+        return outcomes
 
     def judge(self, transaction: Transaction) -> list[Appended]:
         """The places of the transaction's writes; raises an error if the store refuses it."""

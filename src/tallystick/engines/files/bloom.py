@@ -1,4 +1,11 @@
-"""A Bloom filter over names, or digests of 16 bytes: says without reading an index that it does not know one."""
+"""A Bloom filter over names, or digests of 16 bytes: it can say that an index does not know one without reading it.
+
+    10 bits per name, at least 64; bit n is in byte n // 8, counted from the lowest bit
+    six bits of a name are set: (first + k * step) % bits, for k from 0 to 5
+
+`first` and `step` are the halves of the name's 16-byte BLAKE2b, big-endian; the lowest bit of `step` is set. A digest
+is used as it is. Invariant: a name that was put in is never denied.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +27,7 @@ def build(names: Iterable[str | bytes], count: int) -> bytes:
 
 
 def may_hold(field: bytes, name: str | bytes) -> bool:
-    """False only if the name was certainly not among those the filter was built from."""
+    """False only if the filter was not built from this name."""
     return all(field[bit >> 3] >> (bit & 7) & 1 for bit in _probes(name, len(field) * 8))
 
 

@@ -110,12 +110,7 @@ class FilesLog(FileQueries, SideTables):
     def _commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         writer = self._require_writer()
         ledger = Ledger(self, next_position=writer.next_position, holder=self._holder)
-        outcomes: list[Outcome] = []
-        for transaction in transactions:
-            try:
-                outcomes.append(ledger.judge(transaction))
-            except errors.TallyError as refusal:
-                outcomes.append(refusal)
+        outcomes = ledger.judge_each(transactions)
         records = side.NOTHING if ledger.only_appends else side.of_ledger(ledger, self.commands.load)
         if ledger.rows or records is not side.NOTHING:
             with self.projecting(ledger.rows):

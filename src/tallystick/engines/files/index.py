@@ -21,7 +21,7 @@ from tallystick.engines.files.frame import Frame
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.side import SideRecords
 from tallystick.event import canonical
-from tallystick.event.model import Event, Row
+from tallystick.event.model import Event, InRow, Row
 from tallystick.store import leases
 from tallystick.store.ledger import Head, Source
 
@@ -112,7 +112,7 @@ class GrowingIndex:
         self.id_offsets = array("I")
         self.strays: dict[bytes, int] = {}  # ids that came out of order
         self.streams: dict[str, StreamEntry] = {}
-        self.sources: dict[side.Source, int] = {}
+        self.sources: dict[side.SourceKey, int] = {}
         self.leases: dict[str, leases.Lease] = {}
         self.life = Lifecycle()
         self.made: dict[bytes, CommandPlace] = {}
@@ -135,7 +135,8 @@ class GrowingIndex:
         if not self.offsets or offset - self.offsets[-1] >= FRAME_STEP_BYTES:
             self.positions.append(frame.first_position)
             self.offsets.append(offset)
-        ids, first_seqs = [row[5] for row in rows], {row[1]: row[2] for row in reversed(rows)}
+        ids = [row[InRow.id] for row in rows]
+        first_seqs = {row[InRow.stream]: row[InRow.seq] for row in reversed(rows)}
         self._add_ids(ids, offset)
         self.added += len(ids)
         for stream, seq in first_seqs.items():

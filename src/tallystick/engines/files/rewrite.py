@@ -96,7 +96,7 @@ def _left_behind(gone: list[Event]) -> Iterator[Any]:
     """The side records that outlive events: their ids, and the last sequence of each source."""
     if gone:
         yield ("gone", b"".join(event.id for event in gone))
-    sources: dict[side.Source, int] = {}
+    sources: dict[side.SourceKey, int] = {}
     for event in gone:
         if b'"source_seq":' in event.meta:
             meta = canonical.decode(event.meta)

@@ -52,8 +52,8 @@ class Segment:
 
     def _use_index(self, base: SealedIndex | None, grown: GrowingIndex | None) -> None:
         """Use a file and what has grown in memory. Questions see both replaced in one step."""
-        self.base = base
         self._index = (base, grown)
+        self.base = base  # last: a thread that sees it finds the index that it belongs to
 
     @property
     def index_name(self) -> str:

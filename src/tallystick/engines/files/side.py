@@ -16,13 +16,15 @@
     ["source", source, seq, org]                the sequence of a source of an org (empty if its events name none), when
                                                 the event that had it was left out. Without the org, as older versions
                                                 wrote it, it counts for every org
-    ["joined", ids]                             segments that were joined to this one; 16 bytes each (joined.py)
+    ["joined", ids]                             segments that were joined to this one; 16 bytes each
     ["lost", first position, last position, reason, is indexed, ends]
                                                 the positions were damaged, and their loss accepted. Ends are those of
                                                 streams in the range, [stream, seq, link, org], as an index knew them
 
-`gone` and `source` are only in frames that were written again without some of their events, which cannot be asked any
-more. Records with unknown names are skipped, and kept when a frame is written again.
+Invariants:
+- A record that changes older events is in the frame of the control fact or commit that says so, and counts from there.
+- `gone` and `source` are about events that are not in the frame any more, or never were in this store.
+- Records with unknown names are skipped, and kept when a frame is written again.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from tallystick.store.transfer import Received
 
 ID_BYTES = 16
 
-Source: TypeAlias = tuple[str | None, str]
+SourceKey: TypeAlias = tuple[str | None, str]
 """The org and the name of a source; None means every org."""
 
 
@@ -58,7 +60,7 @@ class SideRecords(msgspec.Struct, frozen=True, kw_only=True):
     commands: tuple[CommandRecord, ...] = ()
     forgotten: tuple[bytes, ...] = ()
     gone: tuple[bytes, ...] = ()
-    sources: tuple[tuple[Source, int], ...] = ()
+    sources: tuple[tuple[SourceKey, int], ...] = ()
     losses: tuple[Loss, ...] = ()
 
 
@@ -137,7 +139,7 @@ def decode(side: Sequence[Any]) -> SideRecords:
     )
 
 
-def last_of(sources: Mapping[Source, int], org: str, name: str) -> int:
+def last_of(sources: Mapping[SourceKey, int], org: str, name: str) -> int:
     """The last sequence of a source for an org."""
     return max(sources.get((org, name), 0), sources.get((None, name), 0))
 
@@ -146,7 +148,7 @@ def _source_record(org: str | None, name: str, seq: int) -> tuple[str | int, ...
     return ("source", name, seq) if org is None else ("source", name, seq, org)
 
 
-def _source_of(name: str, seq: int, org: str | None = None) -> tuple[Source, int]:
+def _source_of(name: str, seq: int, org: str | None = None) -> tuple[SourceKey, int]:
     return (org, name), seq
 
 

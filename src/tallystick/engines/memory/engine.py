@@ -17,7 +17,7 @@ from tallystick.engines.memory.side_tables import (
     MemorySnapshots,
     MemoryViews,
 )
-from tallystick.engines.tables.owned import MemoryDatabase, OwnedTables
+from tallystick.engines.tables.view_tables import MemoryDatabase, SqliteTables
 from tallystick.event.model import Event, InRow
 from tallystick.store import capabilities, checked, leases, transfer
 from tallystick.store.commit import Outcome, Transaction
@@ -61,7 +61,7 @@ class MemoryLog:
         self.snapshots = MemorySnapshots()
         self.commands = MemoryCommands()
         self.views = MemoryViews()
-        self.view_tables = OwnedTables(MemoryDatabase())
+        self.view_tables = SqliteTables(MemoryDatabase())
         self.dead_letters = MemoryDeadLetters()
         self.damage = MemoryDamage()
         self.inline: Inline | None = None
@@ -91,12 +91,7 @@ class MemoryLog:
             self._require_open()
             self.damage.require_none()
             ledger = Ledger(self, next_position=len(self._events) + 1, holder=self._holder)
-            outcomes: list[Outcome] = []
-            for transaction in transactions:
-                try:
-                    outcomes.append(ledger.judge(transaction))
-                except errors.TallyError as refusal:
-                    outcomes.append(refusal)
+            outcomes = ledger.judge_each(transactions)
             store_rows = self.inline.prepare(ledger.rows, self.views) if self.inline and ledger.rows else None
             self._store(ledger)
             if store_rows is not None:

@@ -125,7 +125,7 @@ class RunCommitter:
             if self._known(stream) is not None:
                 return None
             ledger = Ledger(_StreamView(None), next_position=1, holder=self._holder)
-            outcomes = _judge(ledger, transactions)
+            outcomes = ledger.judge_each(transactions)
             if not ledger.rows and not ledger.leases:
                 return outcomes
             with _translated("creating a stream", self._directory):
@@ -137,7 +137,7 @@ class RunCommitter:
         next_position = log.index.position(log.index.seq + 1)
         ledger = Ledger(_StreamView(log), next_position=next_position, holder=self._holder)
         try:
-            outcomes = _judge(ledger, transactions)
+            outcomes = ledger.judge_each(transactions)
             for lease in ledger.leases:
                 log.put_lease(lease)
             if ledger.rows:
@@ -197,16 +197,6 @@ def _translated(operation: str, directory: str) -> Iterator[None]:
         if problem.errno in FULL:
             raise errors.NoSpace(needed=0, path=directory) from problem
         raise errors.StoreFailed(operation=operation, reason=str(problem)) from problem
-
-
-def _judge(ledger: Ledger, transactions: Sequence[Transaction]) -> list[Outcome]:
-    outcomes: list[Outcome] = []
-    for transaction in transactions:
-        try:
-            outcomes.append(ledger.judge(transaction))
-        except errors.TallyError as refusal:
-            outcomes.append(refusal)
-    return outcomes
 
 
 def _concerns(problem: Problem, stream: str, number: int) -> bool:

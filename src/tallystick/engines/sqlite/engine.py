@@ -32,7 +32,7 @@ from tallystick.engines.tables.connection import BUSY_MS
 from tallystick.engines.tables.consumers import SqliteCheckpoints, SqliteDeadLetters
 from tallystick.engines.tables.database import Database
 from tallystick.engines.tables.lazy_database import LazyDatabase
-from tallystick.engines.tables.owned import OwnedTables
+from tallystick.engines.tables.view_tables import SqliteTables
 from tallystick.engines.tables.views import OpenTransaction, SqliteViews
 from tallystick.event import limits
 from tallystick.event.model import Event, InRow
@@ -101,7 +101,7 @@ class SqliteLog(SqliteReceiver):
         self._projection_tables = LazyDatabase(
             f"{opened.path}.views", schema.VIEWS
         )  # a store refuses other tables than its own
-        self.view_tables = OwnedTables(self._projection_tables)
+        self.view_tables = SqliteTables(self._projection_tables)
         self.inline: Inline | None = None
         self.run_tables: RunTables | None = SqliteRunTables(tables)
         self.snapshots: Snapshots = SqliteSnapshots(self._database)
@@ -133,17 +133,12 @@ class SqliteLog(SqliteReceiver):
     def _commit(self, transactions: Sequence[Transaction]) -> list[Outcome]:
         holder = self._require_writable()
         ledger: Ledger | None = None
-        outcomes: list[Outcome] = []
         maintains = any(transaction.maintenance is not None for transaction in transactions)
         begin = self._database.maintaining if maintains else self._database.writing
         with begin(needed_bytes=lambda: commit_rows.size_of(ledger)) as connection:
             view = SqliteView(connection)
             ledger = Ledger(view, next_position=view.head() + 1, holder=holder)
-            for transaction in transactions:
-                try:
-                    outcomes.append(ledger.judge(transaction))
-                except errors.TallyError as refusal:
-                    outcomes.append(refusal)
+            outcomes = ledger.judge_each(transactions)
             commit_rows.write(connection, ledger, recorded=self._clock())
             if self.inline is not None and ledger.rows:
                 views = SqliteViews(OpenTransaction(connection), self.views.seen)

@@ -16,7 +16,7 @@ from tallystick.engines.tables import consumers, schema, statements, views
 from tallystick.engines.tables.connection import connect
 from tallystick.engines.tables.database import resting_mode
 from tallystick.engines.tables.lazy_database import LazyDatabase
-from tallystick.engines.tables.owned import OwnedTables
+from tallystick.engines.tables.view_tables import SqliteTables
 from tallystick.event.model import Row
 from tallystick.store.commit import Transaction
 from tallystick.store.page import Page
@@ -39,7 +39,7 @@ class SideTables:
         self._side = LazyDatabase(path, _TABLES, is_moved=is_moved, has_mark=has_mark)
         self.checkpoints = consumers.SqliteCheckpoints(self._side)
         self.views = views.SqliteViews(self._side)
-        self.view_tables = OwnedTables(self._side)
+        self.view_tables = SqliteTables(self._side)
         self.dead_letters = consumers.SqliteDeadLetters(self._side)
         self.inline: Inline | None = None
 

@@ -29,17 +29,26 @@ def require_same_history(storage: Storage, found: Manifest, store: Store, spark:
 
 def require_same_log(storage: Storage, found: Manifest, store: Store, *, over_holes: bool = False) -> None:
     """Refuse an archive of another log, or of another history of this log."""
-    if found.store_id != store.log.store_id.hex():
-        raise errors.WrongArchive(path=str(storage), reason=f"it is of store {found.store_id}")
-    head = head_past(store, found.through)
-    if found.through > head:
-        reason = f"it goes to position {found.through}, the log only to {head}"
+    reason = why_other_log(store, found.store_id, found.through) or why_other_event(
+        store, found.link_position, found.link, over_holes=over_holes
+    )
+    if reason is not None:
         raise errors.WrongArchive(path=str(storage), reason=reason)
-    if found.link_position:
-        event = iterate.event_at(store.log, found.link_position, over_holes=over_holes)
-        if event is not None and event.link.hex() != found.link:
-            reason = f"the log has another event at position {found.link_position}"
-            raise errors.WrongArchive(path=str(storage), reason=reason)
+
+
+def why_other_log(store: Store, store_id: str, through: int) -> str | None:
+    """Why a copy of a store up to `through` is not a copy of this log; None if it may be one."""
+    if store_id != store.log.store_id.hex():
+        return f"it is of store {store_id}"
+    head = head_past(store, through)
+    return None if through <= head else f"it goes to position {through}, the log only to {head}"
+
+
+def why_other_event(store: Store, position: int, link: str, *, over_holes: bool) -> str | None:
+    """Why the event with this link is not the one at this position; None if it is, or was pruned."""
+    event = iterate.event_at(store.log, position, over_holes=over_holes)
+    is_same = event is None or event.link.hex() == link
+    return None if is_same else f"the log has another event at position {position}"
 
 
 def why_not_witnessed(

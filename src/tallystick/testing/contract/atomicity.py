@@ -61,7 +61,7 @@ class AtomicityContract(Contract):
 
     @needs(ANY_STREAM, MULTI_STREAM)
     @pytest.mark.parametrize("bad", BAD_PARTS.values(), ids=BAD_PARTS.keys())
-    @pytest.mark.parametrize("first", [True, False], ids=["in front", "behind"])
+    @pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
     def test_one_bad_part_refuses_the_whole_commit(self, store: Store, bad: tuple[Any, ...], first: bool) -> None:
         """CP-05: if one part is refused, for any reason, nothing of the others is stored."""
         store.append("order/old", [named(1, meta={"org": "acme"})])

@@ -119,7 +119,7 @@ REFUSED_TEXTS: dict[str, bytes] = {
     "-1e999": b'{"x": -1e999}',
     "1e-400": b'{"x":1e-400}',
     "-1E-400": b'{"x":[1,{"y": -1E-400}]}',
-    "a one behind 400 zeros": b'{"x":0.' + b"0" * 400 + b"1}",
+    "a one after 400 zeros": b'{"x":0.' + b"0" * 400 + b"1}",
     "duplicate keys": b'{"x":1,"x":2}',
     "duplicate keys, same value": b'{"x":1,"x":1}',
     "duplicate keys below": b'{"a":[{"x":1,"y":2,"x":1}]}',

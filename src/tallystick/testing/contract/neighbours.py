@@ -38,7 +38,7 @@ def dense(size: int, *, seed: int) -> str:
     return "".join(dice.choice("äöüßéèêøæþðñçščžř") + dice.choice(_LETTERS) * 2 for _ in range(size // 4))
 
 
-def _asked(*given: Any, stream: Any = SHARED, expected: Any = -1, **more: Any) -> Request:
+def _request(*given: Any, stream: Any = SHARED, expected: Any = -1, **more: Any) -> Request:
     return Request([Part(stream, list(given), expected)], **more)
 
 
@@ -49,90 +49,90 @@ def _command(key: CommandKey) -> CommandRecord:
 def _malformed(_: Store) -> Iterator[tuple[str, Request]]:
     """Requests that are wrong whatever the store holds."""
     for name, value in hostile.REFUSED_VALUES.items():
-        yield f"payload: {name}", _asked(NewEvent(TYPE, {"x": [value]}))
-        yield f"meta: {name}", _asked(event(meta={"x": value}))
+        yield f"payload: {name}", _request(NewEvent(TYPE, {"x": [value]}))
+        yield f"meta: {name}", _request(event(meta={"x": value}))
     for name, value in (hostile.REFUSED_ROOTS | hostile.REFUSED_TEXTS).items():
-        yield f"whole payload: {name}", _asked(NewEvent(TYPE, value))
+        yield f"whole payload: {name}", _request(NewEvent(TYPE, value))
     for name, fields in hostile_arguments.BAD_FIELDS.items():
-        yield f"field: {name}", _asked(NewEvent(**({"type": TYPE, "payload": {}} | fields)))
+        yield f"field: {name}", _request(NewEvent(**({"type": TYPE, "payload": {}} | fields)))
     for name, stream in hostile_arguments.BAD_STREAMS.items():
-        yield f"stream: {name}", _asked(event(), stream=stream)
+        yield f"stream: {name}", _request(event(), stream=stream)
     expectations: list[Any] = [-2, 1 << 63, 10**5000, "any", 1.0, None, True, []]
     for number, expected in enumerate(expectations):
-        yield f"expectation {number}", _asked(event(), expected=expected)
+        yield f"expectation {number}", _request(event(), expected=expected)
     no_events: list[Any] = [None, 5, b"", {}, [event()]]
     for given in no_events:
-        yield f"event: {given!r}"[:40], _asked(given)
-    yield "no event", _asked()
+        yield f"event: {given!r}"[:40], _request(given)
+    yield "no event", _request()
     yield "no part", Request([])
-    yield "a control stream", _asked(event(), stream="tally.tokens/1")
-    yield "a control fact", _asked(event(type="tally.token.issued"))
-    yield "too large", _asked(NewEvent(TYPE, {"x": "a" * limits.EVENT_BYTES_MAX}))
-    yield "too many", _asked(*[event()] * (limits.COMMIT_EVENTS_MAX + 1))
+    yield "a control stream", _request(event(), stream="tally.tokens/1")
+    yield "a control fact", _request(event(type="tally.token.issued"))
+    yield "too large", _request(NewEvent(TYPE, {"x": "a" * limits.EVENT_BYTES_MAX}))
+    yield "too many", _request(*[event()] * (limits.COMMIT_EVENTS_MAX + 1))
     for size in (1001, 3000, 100_000):
-        yield f"an org of {size} bytes", _asked(event(meta={"org": dense(size + 3, seed=size)}))
-        yield f"a source of {size} bytes", _asked(event(meta={"source": dense(size + 3, seed=size), "source_seq": 1}))
+        yield f"an org of {size} bytes", _request(event(meta={"org": dense(size + 3, seed=size)}))
+        yield f"a source of {size} bytes", _request(event(meta={"source": dense(size + 3, seed=size), "source_seq": 1}))
 
 
 def _contradicting(store: Store) -> Iterator[tuple[str, Request]]:
     """Requests that contradict the store as `_prepared` left it. Some need commits with several streams."""
     is_shared = MULTI_STREAM in store.log.capabilities
-    yield "another seq", _asked(event(), stream="run/before", expected=7)
-    yield "a stream that is there", _asked(event(), stream="run/before", expected=0)
-    yield "another org", _asked(event(meta={"org": "beta"}), stream="run/before")
-    yield "two orgs", _asked(event(meta={"org": "acme"}), event(meta={"org": "beta"}), stream="run/orgs")
+    yield "another seq", _request(event(), stream="run/before", expected=7)
+    yield "a stream that is there", _request(event(), stream="run/before", expected=0)
+    yield "another org", _request(event(meta={"org": "beta"}), stream="run/before")
+    yield "two orgs", _request(event(meta={"org": "acme"}), event(meta={"org": "beta"}), stream="run/orgs")
     again = {"org": "acme", "source": "pump", "source_seq": 5}
-    yield "a number of a source again", _asked(event(meta=again), stream="run/before")
-    yield "an id with another payload", _asked(named(2, id=1), stream="run/before")
-    yield "an id twice", _asked(named(8), named(9, id=8))
+    yield "a number of a source again", _request(event(meta=again), stream="run/before")
+    yield "an id with another payload", _request(named(2, id=1), stream="run/before")
+    yield "an id twice", _request(named(8), named(9, id=8))
     if is_shared:
-        yield "an id in another stream", _asked(named(1), stream="run/elsewhere")
-        yield "something required that is not so", _asked(event(), require=(("run/before", 9),))
-        yield "a command again", _asked(event(), command=_command(CommandKey("acme", "me", "here", "1")))
+        yield "an id in another stream", _request(named(1), stream="run/elsewhere")
+        yield "something required that is not so", _request(event(), require=(("run/before", 9),))
+        yield "a command again", _request(event(), command=_command(CommandKey("acme", "me", "here", "1")))
 
 
 def _extreme(store: Store) -> Iterator[tuple[str, Request]]:
     """Requests at the limit of what is accepted."""
     is_shared = MULTI_STREAM in store.log.capabilities
     long = {key: dense(1000, seed=number) for number, key in enumerate(("org", "source"))}
-    yield "names of 1,000 bytes", _asked(event(meta=long | {"source_seq": 1}), stream="run/long")
+    yield "names of 1,000 bytes", _request(event(meta=long | {"source_seq": 1}), stream="run/long")
     for key in ("app", "env", "actor_id", "request_id", "idempotency_key"):
-        yield f"{key} of 60 kB", _asked(event(meta={key: dense(60_000, seed=1)}))
+        yield f"{key} of 60 kB", _request(event(meta={key: dense(60_000, seed=1)}))
     tags = {dense(40, seed=number): dense(120, seed=-number) for number in range(2000)}
-    yield "2,000 tags", _asked(event(meta={"tags": tags}))
-    yield "a tag of 60 kB", _asked(event(meta={"tags": {dense(60_000, seed=2): dense(60_000, seed=3)}}))
-    yield "the longest type", _asked(NewEvent("T" * 128, {}))
-    yield "the longest stream", _asked(event(), stream="run/" + "a" * 191)
+    yield "2,000 tags", _request(event(meta={"tags": tags}))
+    yield "a tag of 60 kB", _request(event(meta={"tags": {dense(60_000, seed=2): dense(60_000, seed=3)}}))
+    yield "the longest type", _request(NewEvent("T" * 128, {}))
+    yield "the longest stream", _request(event(), stream="run/" + "a" * 191)
     yield (
         "the largest numbers",
-        _asked(event(time=limits.INT_MAX, version=(1 << 31) - 1, meta={"lamport": limits.INT_MAX})),
+        _request(event(time=limits.INT_MAX, version=(1 << 31) - 1, meta={"lamport": limits.INT_MAX})),
     )
     last = {"org": "acme", "source": "last", "source_seq": limits.INT_MAX}
-    yield "the last number of a source", _asked(event(meta=last), stream="run/last")
-    yield "a number after the last", _asked(event(meta=last), stream="run/last")
+    yield "the last number of a source", _request(event(meta=last), stream="run/last")
+    yield "a number after the last", _request(event(meta=last), stream="run/last")
     sources = [event(n, meta={"source": f"s{n}", "source_seq": 1}) for n in range(1, 3001)]
-    yield "3,000 sources", _asked(*sources, stream="run/sources")
+    yield "3,000 sources", _request(*sources, stream="run/sources")
     if is_shared:
         longest = CommandKey(dense(1000, seed=5), dense(500, seed=6), dense(500, seed=7), dense(500, seed=8))
-        yield "the longest key of a command", _asked(event(), command=_command(longest))
-    yield "1 MiB", _asked(NewEvent(TYPE, {"x": dense((1 << 20) - 64, seed=9)}))
-    yield "deep", _asked(NewEvent(TYPE, {"x": hostile.nested(253)}))
+        yield "the longest key of a command", _request(event(), command=_command(longest))
+    yield "1 MiB", _request(NewEvent(TYPE, {"x": dense((1 << 20) - 64, seed=9)}))
+    yield "deep", _request(NewEvent(TYPE, {"x": hostile.nested(253)}))
 
 
 def _beyond() -> Iterator[tuple[str, Request]]:
     """Requests past our own limits, which the test removes: values that an engine itself cannot hold."""
     for size in (3000, 60_000):
-        yield f"an org of {size} bytes", _asked(event(meta={"org": dense(size, seed=size)}), stream=f"run/o{size}")
-        yield f"a source of {size} bytes", _asked(event(meta={"source": dense(size, seed=size), "source_seq": 1}))
+        yield f"an org of {size} bytes", _request(event(meta={"org": dense(size, seed=size)}), stream=f"run/o{size}")
+        yield f"a source of {size} bytes", _request(event(meta={"source": dense(size, seed=size), "source_seq": 1}))
         key = CommandKey("", "me", "here", dense(size, seed=-size))
-        yield f"a key of {size} bytes", _asked(event(), command=_command(key))
+        yield f"a key of {size} bytes", _request(event(), command=_command(key))
 
 
 def _prepared(store: Store) -> None:
     """What the contradicting requests contradict."""
     store.append("run/before", named(1, meta={"org": "acme", "source": "pump", "source_seq": 5}))
     if MULTI_STREAM in store.log.capabilities:
-        store.submit([_asked(event(), stream="run/command", command=_command(CommandKey("acme", "me", "here", "1")))])
+        store.submit([_request(event(), stream="run/command", command=_command(CommandKey("acme", "me", "here", "1")))])
 
 
 def failing_catalog() -> Catalog:
@@ -174,7 +174,7 @@ class _Group:
     def _good(self) -> Request:
         self._done += 1
         self._payloads.append(b'{"n":%d}' % self._done)
-        return _asked(event(self._done), stream="run/good")
+        return _request(event(self._done), stream="run/good")
 
     def submit(
         self, name: str, bad: Request, *, warned: Literal["ignore", "error"] = "ignore"
@@ -247,7 +247,7 @@ class NeighbourContract(Contract):
         run_inline(store, _Counted())
         group = _Group(store)
         failing = [NewEvent(GROWN, {}), NewEvent(GROWN, CALL, version=1), event(-1), NewEvent(TYPE, {"x": 1})]
-        refusals = [group.submit(repr(bad), _asked(bad)) for bad in failing]
+        refusals = [group.submit(repr(bad), _request(bad)) for bad in failing]
         assert None not in refusals
         group.check()
 
@@ -256,7 +256,7 @@ class NeighbourContract(Contract):
         store = harness.open(secrets="warn")
         group = _Group(store)
         for bad in (NewEvent(TYPE, {"x": "a" * 70_000}), NewEvent(TYPE, {"token": "ghp_" + "a1" * 18})):
-            assert group.submit("a warning", _asked(bad), warned="error") is not None
+            assert group.submit("a warning", _request(bad), warned="error") is not None
         group.check()
 
     def test_all_that_is_bad_in_one_group(self, harness: EngineHarness) -> None:
@@ -264,7 +264,7 @@ class NeighbourContract(Contract):
         store = harness.open()
         _prepared(store)
         bad = [request for requests in (_malformed, _contradicting) for _, request in requests(store)]
-        outcomes = store.submit([*bad, _asked(event(), stream="run/good"), *bad])
+        outcomes = store.submit([*bad, _request(event(), stream="run/good"), *bad])
         assert [isinstance(each, errors.TallyError) for each in outcomes].count(False) == 1
         assert [item.payload for item in store.read_stream("run/good")] == [b'{"n":1}']
         assert verify(store.log).ok
@@ -273,8 +273,8 @@ class NeighbourContract(Contract):
     def test_an_id_that_two_of_a_group_claim_goes_to_the_first(self, harness: EngineHarness) -> None:
         """SAFE-09: a request that repeats an id of its neighbour is refused, and the neighbour is not."""
         store = harness.open()
-        given = [_asked(named(number, id=1), stream=f"run/{number}") for number in (1, 2)]
-        good = _asked(event(), stream="run/3")
+        given = [_request(named(number, id=1), stream=f"run/{number}") for number in (1, 2)]
+        good = _request(event(), stream="run/3")
         outcomes = store.submit([*given, good])
         assert [isinstance(each, errors.TallyError) for each in outcomes] == [False, True, False]
         found = store.find(event_id(1))

@@ -74,15 +74,15 @@ def _forged(lines: list[bytes], forgery: str) -> list[bytes]:
         gone = next(line for line in lines if b'"stream":"order/1","seq":5,' in line)
         link = msgspec.json.decode(gone)["link"]
         at = next(at for at, line in enumerate(lines) if line.startswith(b'{"tally":"cut","stream":"order/1"'))
-        told = msgspec.json.decode(lines[at]) | {"through": 5, "link": link, "count": 5}
-        lines = [*lines[:at], msgspec.json.encode(told) + b"\n", *lines[at + 1 :]]
+        claim = msgspec.json.decode(lines[at]) | {"through": 5, "link": link, "count": 5}
+        lines = [*lines[:at], msgspec.json.encode(claim) + b"\n", *lines[at + 1 :]]
         return [line for line in lines if line is not gone]
     if forgery == "another org":
         return [line.replace(b'"org":"acme","fact"', b'"org":"evil","fact"') for line in lines]
     if forgery == "an id":  # one of those that are pruned, so that it could be recorded again
         at = next(at for at, line in enumerate(lines) if line.startswith(b'{"tally":"pruned"'))
-        told = msgspec.json.decode(lines[at])
-        return [*lines[:at], msgspec.json.encode(told | {"events": told["events"][1:]}) + b"\n", *lines[at + 1 :]]
+        claim = msgspec.json.decode(lines[at])
+        return [*lines[:at], msgspec.json.encode(claim | {"events": claim["events"][1:]}) + b"\n", *lines[at + 1 :]]
     if forgery == "a payload left out":
         at = next(at for at, line in enumerate(lines) if b'"stream":"order/3","seq":2,' in line)
         return [*lines[:at], lines[at].replace(b'"payload":{"n":2}', b'"payload":null'), *lines[at + 1 :]]

@@ -15,7 +15,7 @@ from tallystick.store.tables import Session, Values, table_name
 from tallystick.store.views import Place
 
 
-class OwnedTables:
+class SqliteTables:
     """The tables of one database. Its tables `views` and `view_rows` have the checkpoints of the projections."""
 
     def __init__(self, transactions: SqliteTransactions) -> None:
