@@ -326,7 +326,7 @@ def test_a_finding_says_what_was_and_what_is() -> None:
     (found,) = check(document(model(a=int)), document(model(a=int), model(a=str)))
     assert (found.type, found.version, found.path, found.rule) == ("t", 2, "/a", "type-changed")
     assert found.message.startswith("the type was integer, and is string now")
-    assert "the upcaster lifts old events, but readers of the version before do not survive new ones" in found.message
+    assert "the upcaster converts old events, but readers of the version before cannot read new ones" in found.message
 
 
 @pytest.mark.parametrize("broken", [None, {}, {"types": {}}])

@@ -9,7 +9,7 @@ import pytest
 
 import tallystick
 from tallystick import errors
-from tallystick.event.line import line, lines, parse_event
+from tallystick.event.line import line, lines, parse_stored
 from tallystick.event.model import Event
 from tallystick.testing.builders import event, named
 
@@ -27,12 +27,12 @@ def test_a_line_is_read_as_the_event_that_it_was(stored: list[Event]) -> None:
     erased = msgspec.structs.replace(stored[0], payload=None)
     signed = msgspec.structs.replace(stored[1], signature=bytes(range(64)))
     for each in (*stored, erased, signed):
-        assert parse_event(line(each).encode()) == each
+        assert parse_stored(line(each).encode()) == each
 
 
 def test_many_events_are_a_line_each(stored: list[Event]) -> None:
     """The last line ends too; no event is no line."""
-    assert [parse_event(each) for each in lines(stored).splitlines()] == stored
+    assert [parse_stored(each) for each in lines(stored).splitlines()] == stored
     assert lines(stored).endswith(b"\n")
     assert lines([]) == b""
 
@@ -82,4 +82,4 @@ def test_a_line_of_no_event_is_a_value_error() -> None:
         text.replace('"link":"', '"link":"0').encode(),
     ):
         with pytest.raises(ValueError):  # any of them: whoever reads lines says which line
-            parse_event(wrong)
+            parse_stored(wrong)

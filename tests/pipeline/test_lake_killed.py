@@ -131,13 +131,13 @@ def test_a_store_that_ignores_the_condition_is_refused(
     """PIPE-02: both of two writers would succeed, so no table is created and nothing is appended."""
     make_log(files_url, events=20)
     objects.between.ignored.add("if-none-match")
-    with pytest.raises(errors.InvalidValue, match="a name is given once"):
+    with pytest.raises(errors.InvalidValue, match="a name can be created only once"):
         append(files_url, bucket_url, kind)
     objects.between.ignored.clear()
     append(files_url, bucket_url, kind)
     make_log(files_url, events=20, seed=2)
     objects.between.ignored.add("if-none-match")
-    with pytest.raises(errors.InvalidValue, match="a name is given once"):
+    with pytest.raises(errors.InvalidValue, match="a name can be created only once"):
         append(files_url, bucket_url)
     objects.between.ignored.clear()
     assert len(events_of(bucket_url.replace("s3a:", "s3:"), kind)) == 20

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import pytest
@@ -18,10 +17,10 @@ from tallystick.pipeline.jobs.archive import archive
 from tallystick.pipeline.jobs.rebuild import rebuild
 from tallystick.pipeline.jobs.stream import stream
 from tallystick.projections import Live, Projection, ViewReader, run_inline
-from tallystick.testing.shop import NOTED, PAID, PLACED, CustomerBalance, MergedFeed, OrderTotals, order_event
+from tallystick.testing.shop import NOTED, CustomerBalance, MergedFeed, OrderTotals, order_event
+from tests.projections.histories import History, appends, erasures, play
 
 Found = tuple[str, dict[str, bytes]]
-History = list[tuple[str, Any, Any]]
 
 SETTINGS = hypothesis.settings(
     derandomize=True,
@@ -36,29 +35,15 @@ class InlineTotals(OrderTotals):
     """The same, run inline."""
 
 
-streams = st.sampled_from(["order/1", "order/2", "order/3", "cart/1"])
-made = st.builds(
-    order_event,
-    st.sampled_from([PLACED, PAID, NOTED]),
-    customer=st.sampled_from(["a", "b", "Ä", "a\n", "\\n"]),
-    amount=st.integers(-5, 1 << 53),
-    lamport=st.integers(1, 30),
-)
-appends = st.tuples(st.just("append"), streams, st.lists(made, min_size=1, max_size=4))
-erasures = st.tuples(st.just("erase"), streams, st.integers(1, 6))
 histories = st.lists(st.one_of(appends, appends, appends, erasures), min_size=6, max_size=25)
 
 LAST = ("append", "cart/1", [order_event(NOTED, customer="a", amount=1, lamport=31)])
 """An inline projection folds what an erasure dropped with the next append."""
 
 
-def play(store: tallystick.Store, history: History) -> None:
-    """Do what a history says."""
-    for what, one, other in history:
-        if what == "append":
-            store.append(one, other)
-        elif [found.erased for found in store.read_stream(one, after=other - 1, limit=1)] == [False]:
-            state.erase(store, one, other, reason="asked")
+def erase(store: tallystick.Store, stream: str, seq: int) -> None:
+    """Erase a payload as a user does."""
+    state.erase(store, stream, seq, reason="asked")
 
 
 def rows(store: tallystick.Store, name: str) -> Found:
@@ -89,9 +74,9 @@ def agree(spark: SparkSession, history: History) -> None:
         with tallystick.open(f"sqlite:{place}/log.db") as store:
             run_inline(store, InlineTotals())
             half = len(history) // 2
-            play(store, history[:half])
+            play(store, history[:half], erase=erase)
             archive(spark, store.log.url, place / "archive")
-            play(store, [*history[half:], LAST])
+            play(store, [*history[half:], LAST], erase=erase)
             for projection in (OrderTotals(), CustomerBalance(), MergedFeed()):
                 Live(store, projection, batch_events=3).catch_up()
                 live = rows(store, projection.name)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 import tallystick
 from tallystick import Event, NewEvent
 from tallystick.event import canonical
-from tallystick.projections import Live
 from tallystick.projections.summary import (
     DAY,
     HOUR,
@@ -27,7 +26,8 @@ from tallystick.projections.summary import (
     sum_,
     top,
 )
-from tallystick.testing import upkeep
+from tests.projections.histories import History, steps
+from tests.projections.histories import play as replay
 
 SOLD, REFUNDED = "shop.sold", "shop.refunded"
 KEYS = ["a", "b", "Ä", "a\n", "\\n", "日本", "\U0001f600", "ﬁ", '"', "12", "true", "x" * 500]
@@ -82,21 +82,13 @@ made = st.builds(
 streams = st.sampled_from(["order/1", "order/2", "order/3"])
 
 appends = st.tuples(st.just("append"), streams, st.lists(made, min_size=1, max_size=4))
-steps = st.tuples(st.just("step"), st.integers(1, 5), st.none())
 erasures = st.tuples(st.just("erase"), streams, st.integers(1, 6))
 histories = st.lists(st.one_of(appends, appends, appends, steps, erasures), max_size=20)
 
 
-def play(store: tallystick.Store, history: list[tuple[str, Any, Any]]) -> None:
+def play(store: tallystick.Store, history: History) -> None:
     """Replay a history, with steps of live runners in between, at random."""
-    for what, one, other in history:
-        if what == "append":
-            store.append(one, other)
-        elif what == "step":
-            for projection in (Everything(), ByStream()):
-                Live(store, projection, batch_events=one).step()
-        elif [found.erased for found in store.read_stream(one, after=other - 1, limit=1)] == [False]:
-            upkeep.erase(store, one, other)
+    replay(store, history, (Everything(), ByStream()))
 
 
 def rows_of(store: tallystick.Store, name: str) -> dict[str, bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from typing import Any
 
 import hypothesis
 import pytest
@@ -12,9 +11,9 @@ from hypothesis import strategies as st
 import tallystick
 from tallystick.event import canonical
 from tallystick.projections import Live, ViewReader, rebuild, run_inline
-from tallystick.testing import upkeep
 from tallystick.testing.projections import check_fold
-from tallystick.testing.shop import NOTED, PAID, PLACED, CustomerBalance, MergedFeed, OrderTotals, order_event
+from tallystick.testing.shop import CustomerBalance, MergedFeed, OrderTotals
+from tests.projections.histories import History, appends, erasures, play, steps
 
 from .conftest import EMBEDDED, HAS_SERVER, url_of
 
@@ -32,37 +31,14 @@ class InlineTotals(OrderTotals):
     """The same, run inline."""
 
 
-streams = st.sampled_from(["order/1", "order/2", "order/3", "cart/1"])
-made = st.builds(
-    order_event,
-    st.sampled_from([PLACED, PAID, NOTED]),
-    customer=st.sampled_from(["a", "b", "Ä", "a\n", "\\n"]),
-    amount=st.integers(-5, 1 << 53),
-    lamport=st.integers(1, 30),
-)
-appends = st.tuples(st.just("append"), streams, st.lists(made, min_size=1, max_size=4))
-steps = st.tuples(st.just("step"), st.integers(1, 5), st.none())
-erasures = st.tuples(st.just("erase"), streams, st.integers(1, 6))
 histories = st.lists(st.one_of(appends, appends, appends, steps, erasures), max_size=25)
-
-
-def play(store: tallystick.Store, history: list[tuple[str, Any, Any]]) -> None:
-    """Replay a history, with steps of live runners in between, at random."""
-    for what, one, other in history:
-        if what == "append":
-            store.append(one, other)
-        elif what == "step":
-            for projection in (OrderTotals(), CustomerBalance(), MergedFeed()):
-                Live(store, projection, batch_events=one).step()
-        elif [found.erased for found in store.read_stream(one, after=other - 1, limit=1)] == [False]:
-            upkeep.erase(store, one, other)
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("engine", EMBEDDED)
 @hypothesis.given(history=histories)
 @SETTINGS
-def test_inline_live_and_rebuild_agree(engine: str, history: list[tuple[str, Any, Any]]) -> None:
+def test_inline_live_and_rebuild_agree(engine: str, history: History) -> None:
     """CP-08, EVT-14: inline = live = rebuild, rows and fingerprints, on random histories with erasures."""
     _agree(engine, history)
 
@@ -71,19 +47,19 @@ def test_inline_live_and_rebuild_agree(engine: str, history: list[tuple[str, Any
 @pytest.mark.timeout(300)
 @hypothesis.given(history=histories)
 @hypothesis.settings(SETTINGS, max_examples=8)
-def test_inline_live_and_rebuild_agree_on_a_server(history: list[tuple[str, Any, Any]]) -> None:
+def test_inline_live_and_rebuild_agree_on_a_server(history: History) -> None:
     """CP-08, EVT-14: the same in PostgreSQL; fewer histories, because each needs a database of its own."""
     _agree("postgres", history)
 
 
-def _agree(engine: str, history: list[tuple[str, Any, Any]]) -> None:
+def _agree(engine: str, history: History) -> None:
     with (
         tempfile.TemporaryDirectory() as place,
         url_of(engine, place) as url,
         tallystick.open(url) as store,
     ):
         run_inline(store, InlineTotals())
-        play(store, history)
+        play(store, history, (OrderTotals(), CustomerBalance(), MergedFeed()))
         for projection in (OrderTotals(), CustomerBalance(), MergedFeed(), InlineTotals()):
             Live(store, projection, batch_events=3).catch_up()
             reader = ViewReader(store, projection.name)

@@ -35,7 +35,7 @@ def test_a_later_append_makes_it_stale_until_sealed_again(store: Store, balance:
     store.append("order/1", paid(2))
     seal = state.latest(store, "order/1")
     assert seal is not None
-    assert seal.stale == "the stream went on to seq 2"
+    assert seal.stale == "the stream continued to seq 2"
     assert state.compare(store, balance, "order/1").equal
     state.seal(store, balance, "order/1")
     assert state.latest(store, "order/1").stale == ""  # type: ignore[union-attr]

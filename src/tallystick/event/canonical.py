@@ -1,4 +1,4 @@
-"""Canonical JSON: one value, exactly one byte string. Everything that is hashed, signed or compared passes here.
+"""Canonical JSON: exactly one byte string per value. Everything that is hashed, signed or compared is encoded here.
 
 UTF-8; nothing escaped but what JSON must escape; keys sorted by code point; no spaces; floats in msgspec's shortest
 round-trip form (`docs/formats/canonical-json.md` has the rule and vectors); integers within int64; 1.0 and -0.0 stay
@@ -6,10 +6,10 @@ as they are. Refused: NaN, infinities, larger integers, in text numbers so small
 keys, lone surrogates, U+0000, keys that are not strings, anything but JSON types, a root that is not an object, and
 what is past the limits of depth, nodes and bytes.
 
-Speed: msgspec makes the bytes, but is generous about what it takes. So many values at once are shown to two strict C
-encoders whose output is thrown away: ormsgpack refuses tuples, UUIDs, enums, dates, subclasses; orjson refuses
-bytes, sets, integers past 53 bits and depth past 254. Only what one of them is unsure of is walked in Python, and
-the walk alone decides and names the place.
+Speed: msgspec makes the bytes, but accepts too much. So two strict C encoders check many values at once, and their
+output is thrown away: ormsgpack refuses tuples, UUIDs, enums, dates and subclasses; orjson refuses bytes, sets,
+integers past 53 bits and depth past 254. If one of them refuses, the values are walked in Python. Only the walk
+decides, and it names the place.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _STRICT_JSON = (
     | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
 _NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")  # a packed float whose exponent is all ones, or text like it
-_AT_ONCE = 256  # values shown to the encoders together; the buffers for more grow and are moved, which takes longer
+_AT_ONCE = 256  # values that are encoded together; for more the buffers grow and are moved, which takes longer
 _NODES_BYTES = 2 * limits.NODES_MAX - 2  # n bytes of JSON hold at most n/2 + 1 nodes
 
 
@@ -63,7 +63,7 @@ def encode(value: Any, *, what: str = "payload") -> bytes:
 
 
 def encode_many(values: Sequence[Any], *, what: str = "payload") -> list[bytes]:
-    """The canonical bytes of many JSON objects; the first that has none is refused by name."""
+    """The canonical bytes of many JSON objects. The first object without a canonical form is refused."""
     if len(values) <= _AT_ONCE:
         return _encode_some(values, what)
     parts = (values[at : at + _AT_ONCE] for at in range(0, len(values), _AT_ONCE))
@@ -95,13 +95,13 @@ def encode_state(value: Any) -> bytes:
 
 
 def decode(text: bytes, *, position: int = 0) -> Any:
-    """The value of canonical bytes that this module made, at a position if it is known. What it cannot have made, as
-    text that is no JSON or a number that no reader has, is damage.
+    """The value of canonical bytes that this module made. `Damaged` names the position, if it is known, of bytes that
+    are not JSON or contain a number that cannot be decoded.
     """
     try:
         return _decode(text)
     except msgspec.DecodeError as problem:
-        reason = f"what is stored at position {position} is not JSON that we wrote: {problem}"
+        reason = f"the bytes at position {position} are not JSON that the store wrote: {problem}"
         raise errors.Damaged(first=position, last=position, reason=reason) from problem
 
 
@@ -115,14 +115,14 @@ def check(value: Any, *, what: str = "payload") -> None:
 def parse(text: bytes | str, *, what: str = "payload", bytes_max: int = 2 * limits.EVENT_BYTES_MAX) -> Any:
     """The value of JSON text from outside, as strict as `encode`.
 
-    Refused: duplicate keys, numbers that are not zero and would become zero, and all that JSON forbids.
+    Refused: duplicate keys, numbers so small that they would become zero, and everything that JSON forbids.
     """
     raw = _as_utf8(text, what)
     if len(raw) > bytes_max:
         raise errors.TooLarge(what=what, size=len(raw), unit="bytes", limit=bytes_max)
     try:
         value = _decode(raw)
-        if _encode_as_given(value) == raw:  # nothing was lost on the way in: no key stands twice
+        if _encode_as_given(value) == raw:  # nothing was lost in decoding: no key appears twice
             return value
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
         _refuse_text(what, problem)
@@ -135,7 +135,7 @@ def parse(text: bytes | str, *, what: str = "payload", bytes_max: int = 2 * limi
 
 
 def _encoded(values: Sequence[Any]) -> tuple[list[bytes], bytes]:
-    """The bytes of each value and of all together: they are made as lines, which JSON does not break, and parted."""
+    """The bytes of each value, and of all together: they are encoded as lines, and split there."""
     lines = _encode_lines(values)
     encoded = lines.split(b"\n")
     encoded.pop()
@@ -143,7 +143,7 @@ def _encoded(values: Sequence[Any]) -> tuple[list[bytes], bytes]:
 
 
 def _surely_plain(values: Sequence[Any], encoded: list[bytes], joined: bytes) -> bool:
-    """Whether the fast checkers find nothing to doubt in any of the values, nor in their number and kind."""
+    """Whether the fast checkers accept all values, and there are not too many nodes."""
     if not _finds_nothing(values, joined):
         return False
     if len(joined) > _NODES_BYTES and max(map(len, encoded)) > _NODES_BYTES:
@@ -152,7 +152,7 @@ def _surely_plain(values: Sequence[Any], encoded: list[bytes], joined: bytes) ->
 
 
 def _finds_nothing(values: Sequence[Any], joined: bytes) -> bool:
-    """Whether both strict encoders take the values, and no NaN, infinity or U+0000 is in them."""
+    """Whether both strict encoders accept the values, and they contain no NaN, infinity or U+0000."""
     packed = ormsgpack.packb(values, option=_STRICT_PACK)
     if b"\xcb" in packed and _NOT_FINITE.search(packed):  # NaN and infinities, which would become null
         return False
@@ -161,7 +161,7 @@ def _finds_nothing(values: Sequence[Any], joined: bytes) -> bool:
 
 
 class _Walk:
-    """The exact rules, one node after the other. The place is put into words only when something is refused there."""
+    """The exact rules, node by node. The pointer to a place is only written when something is refused there."""
 
     def __init__(self, what: str, *, nodes_max: int | None) -> None:
         self.what = what
@@ -220,7 +220,7 @@ class _Walk:
 
 
 class _Lossy(Exception):
-    """Text that is JSON and says something that its value would not say."""
+    """JSON text that would lose something if it was decoded."""
 
     def __init__(self, reason: str, *, pointer: str = "") -> None:
         self.reason = reason
@@ -228,19 +228,19 @@ class _Lossy(Exception):
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of these pairs, if no key stands twice."""
+    """The object of these pairs, if no key appears twice."""
     found = dict(pairs)
     if len(found) != len(pairs):
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise _Lossy("the key stands twice", pointer="…/" + _printable(escape_pointer(key)))
+                raise _Lossy("the key appears twice", pointer="…/" + _printable(escape_pointer(key)))
             seen.add(key)
     return found
 
 
 def _number(text: str) -> float:
-    """The double that a literal with a point or an exponent says, unless it is too small for one and became zero."""
+    """The double of a literal with a point or an exponent; refused if it is too small for one and became zero."""
     value = float(text)
     if value == 0.0 and text.lower().partition("e")[0].strip("-0."):
         raise _Lossy(f"{text[:40]} is too small for a double: it would become {value}")

@@ -1,8 +1,8 @@
-"""The catalog of event types: which model each version of a type has, and how old versions become the current one.
+"""The catalog of event types: the model of each version of a type, and the upcasters from old versions.
 
-Validation happens at append, on the canonical bytes and in strict mode. Upcasters happen on read: they change the
-data that a reader sees, never the stored bytes, the type or the envelope. A type that is not in the catalog passes,
-unless the catalog is closed; types that begin with `tally.` are the store's own and always pass.
+Validation happens at append, on the canonical bytes and in strict mode. Upcasters are applied on reading: they change
+the data that a reader sees, never the stored bytes, the type or the envelope. A type that is not in the catalog is
+accepted, unless the catalog is closed. Types that begin with `tally.` are the store's own and are always accepted.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from tallystick import errors
-from tallystick.event import ids, names, secret_rules
+from tallystick.event import canonical, ids, names, secret_rules
 from tallystick.event.model import Event, UnreadableEvent, UpcastEvent
 
-if TYPE_CHECKING:  # pydantic takes 0.1 s to import, and whoever registers a model has imported it
+if TYPE_CHECKING:  # pydantic takes 0.1 s to import, and only users with models need it
     from pydantic import BaseModel
 
     Model = TypeVar("Model", bound=type[BaseModel])
@@ -31,7 +31,7 @@ UpcasterT = TypeVar("UpcasterT", bound=Upcaster)
 
 
 class EventType(msgspec.Struct):
-    """One event type: its models and upcasters by version. An upcaster of version n gives the form of n + 1."""
+    """One event type: its models and upcasters by version. An upcaster of version n converts to version n + 1."""
 
     models: dict[int, type[BaseModel]] = {}
     validators: dict[int, Callable[..., Any]] = {}
@@ -39,7 +39,7 @@ class EventType(msgspec.Struct):
     current: int = 0
 
     def missing_upcasters(self) -> list[int]:
-        """The versions on the way to the current one that no upcaster leaves."""
+        """The versions before the current one that have no upcaster."""
         known = [*self.models, *self.upcasters]
         return [version for version in range(min(known), self.current) if version not in self.upcasters]
 
@@ -98,7 +98,7 @@ class Catalog:
         return decorate
 
     def include(self, other: Catalog) -> None:
-        """Take over every type, upcaster and kind of another catalog."""
+        """Add every type, upcaster and kind of another catalog."""
         for type_, entry in other._entries.items():
             for version, model in entry.models.items():
                 self.register(type_, model, version=version)
@@ -107,7 +107,7 @@ class Catalog:
         self._tenants |= other._tenants
 
     def declare_kind(self, kind: str, *, tenant: bool) -> None:
-        """Say whether streams of a kind belong to tenants (and need an org) or to the infrastructure."""
+        """Declare whether streams of a kind belong to tenants (and need an org) or to the infrastructure."""
         if not names.KIND.fullmatch(kind):
             raise errors.InvalidName(what="stream kind", value=kind[:300], form=names.KIND.pattern)
         self._tenants[kind] = tenant
@@ -125,7 +125,7 @@ class Catalog:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing would ever be validated: no types, and not closed."""
+        """Whether nothing is ever validated: the catalog has no types and is not closed."""
         return not self._entries and not self.closed
 
     @property
@@ -143,7 +143,7 @@ class Catalog:
         return self._tenants.get(kind, True)
 
     def check(self) -> None:
-        """Refuse a catalog in which the current version of a type has no model, or an old one no way to it."""
+        """Refuse a catalog in which the current version of a type has no model, or an old version no upcaster."""
         for type_, entry in self.types.items():
             if entry.current not in entry.models:
                 raise errors.SchemaIncompatible(type=type_, reason=f"version {entry.current} has no model")
@@ -173,7 +173,7 @@ class Catalog:
         raise errors.SchemaViolation(type=type_, version=version, pointer=pointer, reason=reason)
 
     def payload_of(self, model: Any) -> dict[str, Any]:
-        """The JSON object of a Pydantic model's instance; nothing else has one."""
+        """The JSON object of an instance of a Pydantic model; anything else is refused."""
         from pydantic import BaseModel
 
         if not isinstance(model, BaseModel):
@@ -191,7 +191,7 @@ class Catalog:
         raise errors.NotCanonical(what="payload", pointer="", reason=reason)
 
     def version_of(self, type_: str, model: Any) -> int | None:
-        """The newest version of a type whose model this is an instance of; None if there is none."""
+        """The newest version of a type whose model this object is an instance of; None if there is none."""
         entry = self._entries.get(type_)
         versions = entry.models if entry else {}
         return max((version for version, kind in versions.items() if isinstance(model, kind)), default=None)
@@ -201,8 +201,8 @@ class Catalog:
     def upcast(self, events: list[Event]) -> list[Event]:
         """The events, those of outdated versions with their current data. The same list if there are none.
 
-        One that an upcaster fails on raises when it is asked for its data: a page is read whole, and its other events
-        are of other writers.
+        If an upcaster fails on an event, reading the data of that event raises. The page is still read, because its
+        other events are of other writers.
         """
         grown = self._grown
         if not grown:
@@ -224,7 +224,7 @@ class Catalog:
         return events if changed is None else changed
 
     def upcast_data(self, type_: str, version: int, data: dict[str, Any]) -> dict[str, Any]:
-        """The data of one version in the current version's form. What is handed in may be changed."""
+        """The data of one version, converted to the current one. The given data may be changed."""
         entry = self._entries.get(type_)
         return data if entry is None else _lift(type_, version, data, entry, place="")
 
@@ -283,7 +283,7 @@ def _no_way(version: int) -> str:
 
 
 def _lift(type_: str, version: int, data: dict[str, Any], entry: EventType, *, place: str) -> dict[str, Any]:
-    """The data through every upcaster from its version to the current one."""
+    """The data after every upcaster from its version to the current one."""
     for step in range(version, entry.current):
         upcaster = entry.upcasters.get(step)
         if upcaster is None:
@@ -300,7 +300,7 @@ def _lift(type_: str, version: int, data: dict[str, Any], entry: EventType, *, p
 
 
 def _why(problem: Exception) -> tuple[str, str]:
-    """Where a payload does not fit and why, without quoting it."""
+    """Where and why a payload does not match, without quoting it."""
     from pydantic import ValidationError
 
     if not isinstance(problem, ValidationError):
@@ -312,7 +312,7 @@ def _why(problem: Exception) -> tuple[str, str]:
 
 
 def _line(detail: Any) -> tuple[str, str]:
-    pointer = "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in detail["loc"])
+    pointer = "".join("/" + canonical.escape_pointer(str(step)) for step in detail["loc"])
     text, given = str(detail["msg"]), detail["input"]
     if secret_rules.match_text(pointer):
         pointer = "/(key withheld)"
@@ -333,7 +333,7 @@ def _qualified(function: Callable[..., Any]) -> str:
 
 
 def _source(function: Callable[..., Any]) -> bytes:
-    """The source of a function; its byte code where there is none, as in an interactive session."""
+    """The source of a function, or its byte code if there is no source, as in an interactive session."""
     try:
         return textwrap.dedent(inspect.getsource(function)).encode()
     except (OSError, TypeError):

@@ -3,8 +3,7 @@
     link = sha256("tallystick/1" ‖ previous ‖ stream ‖ seq ‖ type ‖ version ‖ id ‖ time ‖ meta ‖ checksum)
 
 with ‖ a newline, which no field can contain. The first `previous` is 64 zeros; hashes are lower-case hex, the id is
-32 hex digits, numbers are decimal. The payload enters through its checksum alone, so erasing one leaves the chain
-whole.
+32 hex digits, numbers are decimal. Only the checksum of the payload enters, so the chain is valid after an erasure.
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ def link(event: Event, previous: bytes) -> bytes:
     """The link of an event after the one whose link is `previous`."""
     try:
         return _sha256(text(event, previous)).digest()
-    except UnicodeDecodeError:  # meta was damaged where it was stored: no link follows from it
+    except UnicodeDecodeError:  # the stored meta is damaged: no link follows from it
         return b""
 
 
 def broken(pairs: Iterable[tuple[Event, bytes]]) -> list[Event]:
     """Of events, each with the link before it, those whose link does not follow: `link` for many."""
     sha256, begin = _sha256, f"{DOMAIN}\n"
-    last_kind = last_version = last_time = last_meta = None  # neighbours share most fields: their text is made once
+    last_kind = last_version = last_time = last_meta = None  # neighbours share most fields, so their text is made once
     named = dated = ""
     wrong: list[Event] = []
     for event, before in pairs:
@@ -77,7 +76,7 @@ def extend(stream: str, drafts: Iterable[Draft], *, seq: int, position: int, pre
     before = previous.hex()
     rows: list[Row] = []
     append = rows.append
-    last_kind = last_version = last_time = last_meta = None  # neighbours share most fields: their text is made once
+    last_kind = last_version = last_time = last_meta = None  # neighbours share most fields, so their text is made once
     named = dated = ""
     for kind, version, id_, time, payload, meta, check, signature in drafts:
         seq += 1

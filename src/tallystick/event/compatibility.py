@@ -1,7 +1,8 @@
 """Whether a catalog may follow another: schemas only grow. Pure functions over two documents of `schema.export`.
 
-A version that both have must be the same, but for its words. A new version is held against the one before it: every
-field stays, keeps its type and takes what it took; new fields have a default. Every old version has its upcasters.
+A version that is in both must be the same, except for titles and descriptions. A new version is compared with the one
+before it: every field stays, keeps its type and accepts the same values; new fields have a default. Every old version
+has its upcasters.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from tallystick.event import schema
+from tallystick.event import canonical, schema
 
 Schema: TypeAlias = "dict[str, Any]"
 
@@ -39,13 +40,13 @@ _EXACT = ("pattern", "multipleOf", "uniqueItems", "not", "if", "then", "else", "
 
 
 _LIFTED = (
-    "; the upcaster lifts old events, but readers of the version before do not survive new ones: keep the field, or"
+    "; the upcaster converts old events, but readers of the version before cannot read new ones: keep the field, or"
     " make it a new type"
 )
 
 
 class Incompatibility(msgspec.Struct, frozen=True):
-    """One thing that old events or their readers do not survive. `path` is a JSON pointer into the payload."""
+    """One change that breaks old events or their readers. `path` is a JSON pointer into the payload."""
 
     type: str
     version: int
@@ -55,7 +56,7 @@ class Incompatibility(msgspec.Struct, frozen=True):
 
 
 class SchemaLoss(NamedTuple):
-    """What a schema no longer has or takes, below some place."""
+    """Something that a schema no longer has or accepts."""
 
     path: str
     rule: str
@@ -66,7 +67,7 @@ class SchemaLoss(NamedTuple):
 
 
 def check(old: Any, new: Any) -> list[Incompatibility]:
-    """What forbids that the catalog `new` follows `old`; empty if nothing does."""
+    """The reasons why the catalog `new` must not follow `old`; empty if there are none."""
     schema.require_document(old, what="the old catalog")
     schema.require_document(new, what="the new catalog")
     return [
@@ -146,7 +147,7 @@ def _target(root: Any, reference: str) -> Any:
 
 
 def _alternatives(root: Any, node: Any) -> list[Schema]:
-    """The schemas of which a value meets one: the branches of a union, one for each type."""
+    """The schemas of which a value matches one: the branches of a union, one for each type."""
     found = _resolved(root, node)
     branches = found.get("anyOf", found.get("oneOf"))
     if branches is not None:
@@ -181,14 +182,14 @@ def _text(value: Any) -> str:
 
 
 def _step(name: str) -> str:
-    return "/" + name.replace("~", "~0").replace("/", "~1")
+    return "/" + canonical.escape_pointer(name)
 
 
 # --- what a schema lost ----------------------------------------------------------------------------------------------
 
 
 class SchemaGrowth:
-    """The comparison of a schema with its successor: what the old one had or took, and the new one does not."""
+    """The comparison of a schema with its successor: what the old one has or accepts, and the new one does not."""
 
     def __init__(self, old: Schema, new: Schema) -> None:
         self._old = old
@@ -202,7 +203,7 @@ class SchemaGrowth:
     def _at(self, old: Any, new: Any) -> list[SchemaLoss]:
         pair = (id(old), id(new))
         if pair not in self._seen:
-            self._seen[pair] = []  # what refers to itself is taken as kept while it is being looked at
+            self._seen[pair] = []  # a schema that refers to itself counts as unchanged while it is compared
             self._seen[pair] = self._compare(_alternatives(self._old, old), _alternatives(self._new, new))
         return self._seen[pair]
 
@@ -236,7 +237,7 @@ class SchemaGrowth:
                 yield SchemaLoss(_step(name), FIELD_REQUIRED, message)
 
     def _others(self, old: Schema, new: Schema) -> Iterator[SchemaLoss]:
-        """Keys that are no named fields."""
+        """Keys that are not named fields."""
         was, now = old.get("additionalProperties", True), new.get("additionalProperties", True)
         if now is False and was is not False:
             yield SchemaLoss("", NARROWED, "further keys were taken and are not now")
@@ -286,7 +287,7 @@ def _bounds(old: Schema, new: Schema) -> Iterator[SchemaLoss]:
 
 
 def _bound(node: Schema, including: str, excluding: str, sign: int) -> tuple[float, bool] | None:
-    """The tighter of two bounds: a higher pair lets less in, whatever the sign."""
+    """The tighter of two bounds: a higher pair accepts less, whatever the sign."""
     given = [(sign * node[keyword], keyword == excluding) for keyword in (including, excluding) if keyword in node]
     return max(given, default=None)
 
@@ -301,7 +302,7 @@ def _exact(old: Schema, new: Schema) -> Iterator[SchemaLoss]:
 
 
 class SchemaDifference:
-    """The comparison of two schemas that should be one, but for titles, descriptions, examples and inner names."""
+    """The comparison of two schemas that should be equal, except for titles, descriptions, examples and inner names."""
 
     def __init__(self, old: Schema, new: Schema) -> None:
         self._old = old

@@ -1,7 +1,7 @@
-"""The secret guard: what looks like a secret is refused before it is written for ever (or warned of, if so set).
+"""The secret guard: values that look like secrets are refused before they are stored (or only warned of, if so set).
 
-`suspects` asks one automaton over a whole commit; only when it says yes is each text decoded, walked and judged.
-Neither the value nor a key that is itself a secret is ever shown, kept or handed on.
+`suspects` runs one automaton over a whole commit. Only if it matches, each text is decoded, walked and judged. Neither
+the value nor a key that is itself a secret is ever shown, stored or passed on.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class SecretGuard:
     """Finds secrets in canonical JSON and refuses them."""
 
     def suspects(self, blob: bytes) -> bool:
-        """Whether `inspect` could object to anything in here: canonical JSON and names, joined by newlines."""
+        """Whether `inspect` could find anything in these texts: canonical JSON and names, joined by newlines."""
         return secret_rules.WIRE.search(blob) is not None
 
     def inspect(self, *, where: str, text: bytes) -> None:
-        """Refuse the canonical JSON of `where` if a secret is in it, naming the place and the rule."""
+        """Refuse the canonical JSON of `where` if it contains a secret; the error names the place and the rule."""
         if self.suspects(text):
             for problem in find(where=where, text=text):
                 raise problem
@@ -44,7 +44,7 @@ class WarningGuard(SecretGuard):
             for problem in find(where=where, text=text):
                 try:  # the eighth frame up from here is the one that called Store.append
                     warnings.warn(problem.message, SecretWarning, stacklevel=8)
-                except SecretWarning:  # warnings are errors here: of this event, and not of the whole group
+                except SecretWarning:  # if warnings are errors, only this event is refused, not its whole group
                     raise problem from None
 
 
@@ -75,9 +75,9 @@ def _walk(value: Any, pointer: str) -> Iterator[tuple[str, Match]]:
 
 
 def _member(key: str, value: Any, pointer: str, index: int) -> Iterator[tuple[str, Match]]:
-    """One member of an object. A key that is a secret is named by its place, also in the pointers below it."""
+    """One member of an object. A key that is itself a secret is named by its index, also in the pointers below it."""
     match = secret_rules.match_text(key)
-    place = f"{pointer}/(key {index})" if match else f"{pointer}/{_escaped(key)}"
+    place = f"{pointer}/(key {index})" if match else f"{pointer}/{canonical.escape_pointer(key)}"
     if match:
         yield place, match
     found = False
@@ -89,14 +89,10 @@ def _member(key: str, value: Any, pointer: str, index: int) -> Iterator[tuple[st
 
 
 def _named(key: str, value: Any, place: str) -> Iterator[tuple[str, Match]]:
-    """What the key says about its value: a text, or a flat list of texts as web forms and headers have them."""
+    """Secrets by the name of their key: a text, or a flat list of texts, as in web forms and headers."""
     if type(value) is str and (match := secret_rules.match_pair(key, value)):
         yield place, match
     elif type(value) is list and not any(type(item) in (dict, list) for item in value):
         for index, item in enumerate(value):
             if type(item) is str and (match := secret_rules.match_pair(key, item, adjacent=index == 0)):
                 yield f"{place}/{index}", match
-
-
-def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")

@@ -1,4 +1,4 @@
-"""Event ids: UUIDv7, rising within a process, also when the clock goes back. The same 128 bits read as a ULID."""
+"""Event ids: UUIDv7, rising within a process even if the clock goes back. The same 128 bits can be read as a ULID."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FROM_CROCKFORD = str.maketrans(_CROCKFORD, "0123456789ABCDEFGHIJKLMNOPQRSTUV") 
 
 
 class Minter:
-    """Mints ids. One a process is enough; `default` is it."""
+    """Generates ids. One per process is enough; `default` is that one."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -31,7 +31,7 @@ class Minter:
     def mint(self, count: int, *, time_ns: int) -> list[bytes]:
         """`count` new ids, each greater than all minted before."""
         with self._lock:
-            if self._minting:  # a signal handler came in between: it gets numbers of its own
+            if self._minting:  # this is a signal handler that came in between: it gets numbers of its own
                 return Minter().mint(count, time_ns=time_ns)
             try:
                 self._minting = True
@@ -43,7 +43,7 @@ class Minter:
         return [number.to_bytes(16, "big") for number in range(first, first + count)]
 
     def _take(self, count: int, time_ns: int) -> int:
-        """The first of `count` numbers that are now taken."""
+        """The first of `count` numbers, which are taken from now on."""
         time_ms = max(time_ns // 1_000_000, 0)
         if time_ms > self._last_ms >= 0 and self._room() > count:
             self._next += (time_ms - self._last_ms) << 80  # the tail counts on: it is unique and cheap
@@ -64,7 +64,7 @@ class Minter:
         return (1 << _TAIL_BITS) - (self._next & ((1 << _TAIL_BITS) - 1))
 
     def reset(self) -> None:
-        """Forget the past: a forked child must not go on with its parent's numbers."""
+        """Forget the last numbers: a forked child must not continue with those of its parent."""
         self._lock = threading.RLock()
         self._minting = False
         self._last_ms = -1

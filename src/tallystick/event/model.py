@@ -1,4 +1,4 @@
-"""The event, before and after it is recorded. Recorded events are immutable and carry their bytes verbatim."""
+"""Events, before and after they are recorded. Recorded events are immutable and have their bytes as stored."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class InRow:
 class NewEvent(msgspec.Struct, frozen=True):
     """An event to be appended.
 
-    `payload` is a JSON object (a dict, a Pydantic model, or JSON text as bytes). What is left out is filled in: the
-    version by the catalog (else 1), the id by a new UUIDv7, the time by the clock.
+    `payload` is a JSON object: a dict, a Pydantic model, or JSON text as bytes. The other fields are filled in if they
+    are left out: the version by the catalog (otherwise 1), the id by a new UUIDv7, the time by the clock.
     """
 
     type: str
@@ -67,7 +67,7 @@ class NewEvent(msgspec.Struct, frozen=True):
 
 
 class About(msgspec.Struct, frozen=True, gc=False):
-    """Whom an event is about, as far as its meta says so."""
+    """The org, app and env in the meta of an event."""
 
     org: Any = None
     app: Any = None
@@ -106,7 +106,7 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def about(self) -> About:
-        """Its org, app and env. Nothing else in its meta is looked at, which may be what no reader can read."""
+        """Its org, app and env. The rest of its meta is not decoded; it may contain what no reader can decode."""
         try:
             return _about(self.meta)
         except msgspec.DecodeError:
@@ -155,11 +155,11 @@ class UpcastEvent(Event, frozen=True, array_like=True):
 
 
 class UnreadableEvent(Event, frozen=True, array_like=True):
-    """A recorded event that an upcaster failed on: every field as stored. Whoever asks for `data` gets the error."""
+    """A recorded event that an upcaster failed on: every field as stored. Reading `data` raises the error."""
 
     problem: Any = None
 
     @property
     def data(self) -> Any:
-        """Raises: no data of the current version can be made of what is stored."""
+        """Raises the error of the upcaster: there is no data in the current version."""
         raise errors.copy(self.problem)

@@ -1,4 +1,4 @@
-"""The form of names: stream kinds and names, event types. Always matched whole."""
+"""The form of names: stream kinds and names, event types. A name must match as a whole."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LABEL_MAX = 1000  # bytes in UTF-8: what every engine can index
 
 
 def stream_kind(stream: object) -> str:
-    """`kind_of` for what may be anything at all, also what has no hash."""
+    """`kind_of` for any object, even one without a hash."""
     if type(stream) is not str:
         raise errors.InvalidName(what="stream", value=str(display(stream)), form="kind/name")
     return kind_of(stream)
@@ -61,22 +61,22 @@ def is_user_stream(stream: str) -> bool:
 
 
 def is_feed(stream: str) -> bool:
-    """Whether a stream is a feed of a community, where every event is signed. What a node keeps aside is none."""
+    """Whether a stream is a feed of a community, where every event is signed. Streams of `is_aside` are not feeds."""
     return stream.startswith(FEEDS) and not is_aside(stream)
 
 
 def is_aside(stream: str) -> bool:
-    """Whether a stream keeps what no feed of a community can take: there events hold signed ones inside."""
+    """Whether a stream has what no feed of a community can take. Its events contain the signed ones."""
     return stream.startswith(FEEDS) and stream.partition("/")[2].startswith(ASIDE)
 
 
 def is_reserved(kind: str) -> bool:
-    """Whether a kind is kept for control facts."""
+    """Whether a kind is reserved for control facts."""
     return kind.startswith(RESERVED)
 
 
 def check_label(what: str, value: object) -> str:
-    """A free name, as of a checkpoint or an org, if it is a text that every engine can keep."""
+    """A free name, for example of a checkpoint or an org, if every engine can store it."""
     if type(value) is str and 0 < len(value) <= LABEL_MAX and value.isprintable() and fits(value):
         return value
     must = f"a printable text of 1 to {LABEL_MAX} bytes in UTF-8"
@@ -84,12 +84,12 @@ def check_label(what: str, value: object) -> str:
 
 
 def fits(label: str) -> bool:
-    """Whether every engine can find a label by an index. Of ASCII, which most are, nothing has to be encoded."""
+    """Whether a label is short enough for the indexes of every engine. Most are ASCII and need not be encoded."""
     return len(label) <= LABEL_MAX and (label.isascii() or len(label.encode("utf-8", "replace")) <= LABEL_MAX)
 
 
 def display(value: object) -> object:
-    """What an error carries of a refused value: itself if it is small, else a cut text. Huge integers have none."""
+    """A refused value as an error shows it: as it is if it is small, otherwise a shortened text."""
     if value is None or isinstance(value, (bool, float)):
         return value
     if isinstance(value, int):

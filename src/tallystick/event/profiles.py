@@ -1,4 +1,4 @@
-"""Profiles: which meta an event must carry in which kind of store, and what the appender fills in by itself."""
+"""Profiles: the meta that events must have in each kind of store, and what is filled in automatically."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def check_meta(meta: dict[str, Any]) -> None:
 
 
 def complete(profile: Profile, meta: dict[str, Any], *, id_: bytes, index: int, type_: str) -> dict[str, Any]:
-    """The meta with what the profile can fill in; a required key that is then missing is refused by name."""
+    """The meta with the keys that the profile fills in. A required key that is still missing is refused by name."""
     missing = [key for key in profile.required if key not in meta]
     if not missing:
         return meta

@@ -81,14 +81,16 @@ def write_options(options: Mapping[str, str], schema: StructType) -> WriteOption
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
     for name, kind in REQUIRED.items():
         if kinds.get(name) != kind:
-            raise errors.SchemaMisfit(column=name, reason=f"it is needed, as {kind}")
+            raise errors.SchemaMisfit(column=name, reason=f"it is required, as {kind}")
     for name, kind in OPTIONAL.items():
         if name in kinds and kinds[name] != kind:
             raise errors.SchemaMisfit(column=name, reason=f"it must be {kind}, not {kinds[name]}")
     if order not in kinds:
-        raise errors.SchemaMisfit(column=order or "order", reason="the option `order` must name the column that orders")
+        raise errors.SchemaMisfit(
+            column=order or "order", reason="the option `order` must name the column that orders the rows"
+        )
     if not from_content and "id" not in kinds:
-        raise errors.SchemaMisfit(column="id", reason="it is needed, or the option idFrom=content")
+        raise errors.SchemaMisfit(column="id", reason="it is required, or the option idFrom=content")
     expected = given.get("expectedseq")
     if expected is not None and kinds.get(expected) not in ("int", "bigint"):
         reason = "the option `expectedSeq` must name a column with whole numbers"

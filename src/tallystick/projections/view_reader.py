@@ -112,7 +112,7 @@ class ViewReader:
                     rows=digest.rows,
                     digest=digest.hex(),
                 )
-        raise errors.ViewMoved(projection=self.name, epoch=0, expected="rows that rest", actual="none or moving")
+        raise errors.ViewMoved(projection=self.name, epoch=0, expected="rows that do not move", actual="none or moving")
 
     def lag(self) -> Lag:
         """How far the rows are behind the log."""

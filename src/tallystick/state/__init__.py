@@ -1,6 +1,6 @@
-"""State: what events add up to, and the life of events under it: folds, snapshots, fingerprints, pruning, erasure.
+"""State: what events add up to. Folds, snapshots, fingerprints, pruning, erasure and retention.
 
-Everything here is handed a store and never opens one. Same events, same canonical state bytes, on any engine.
+Everything here gets an open store. The same events give the same canonical bytes of state on every engine.
 """
 
 from __future__ import annotations

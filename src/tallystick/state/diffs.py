@@ -1,8 +1,8 @@
 """The difference of two states as an RFC 6902 JSON Patch, in canonical JSON, made by `jsonpatch`.
 
-A patch is used only if applying it gives exactly the bytes of the new state: the library holds 1, 1.0 and True for
-equal and would leave such a change out. It is not used when it is large beside what it starts from, nor tried on
-states so large that finding it would take longer than writing the state.
+A patch is used only if applying it gives exactly the bytes of the new state: for the library 1, 1.0 and True are equal,
+so it would leave out such a change. It is not used if it is large compared with the old state, and not tried on states
+that are so large that computing it takes longer than writing the state.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def patch(base: bytes, body: bytes) -> bytes | None:
     try:
         made = jsonpatch.make_patch(canonical.decode(base), canonical.decode(body))
         found = canonical.encode_state(made.patch)
-    except Exception:  # whatever the library does not manage, a full snapshot does
+    except Exception:  # if the library fails, a full snapshot is made
         return None
     if len(found) > SHARE_MAX * len(base) or apply(base, found) != body:
         return None
@@ -37,5 +37,5 @@ def apply(base: bytes, found: bytes) -> bytes | None:
         operations: Any = canonical.decode(found)
         state = jsonpatch.JsonPatch(operations).apply(canonical.decode(base), in_place=True)
         return canonical.encode_state(state)
-    except Exception:  # a patch is data: one that was tampered with may hold anything
+    except Exception:  # a patch is data, and may have been changed to anything
         return None

@@ -1,8 +1,8 @@
-"""Erasing: the payload of one event goes for good; envelope, checksum, link and signature stay.
+"""Erasure: the payload of one event is removed permanently. Envelope, checksum, link and signature stay.
 
-Everything that was derived from the payload goes in the same commit: snapshots that cover it (those whose reducers are
-at hand are computed again), fingerprints (sealed again, else stale), responses of commands. A checksum stays, and a
-small payload can be guessed from it: events that may have to be erased carry a salt (`salted`).
+Everything that was derived from the payload is removed in the same commit: snapshots that cover it (computed again if
+their reducers are given), fingerprints (sealed again, or stale), responses of commands. The checksum stays, and a small
+payload can be guessed from it, so events that may have to be erased should have a salt (`salted`).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ SALT_BYTES = 16
 
 
 class ErasureResult(msgspec.Struct, frozen=True):
-    """What an erasure did: snapshots dropped and made again, fingerprints sealed again, responses dropped.
+    """What an erasure did: snapshots dropped and made again, fingerprints sealed again, responses erased.
 
-    `salted` False means that a small payload could be guessed from its checksum, which stays.
+    If `salted` is false, a small payload can be guessed from its checksum, which stays.
     """
 
     stream: str
@@ -49,14 +49,14 @@ class ErasureResult(msgspec.Struct, frozen=True):
 
 
 def salted(payload: dict[str, Any]) -> dict[str, Any]:
-    """A payload with a random salt, so that it cannot be guessed back from its checksum once it is erased."""
+    """The payload with a random salt, so that it cannot be guessed from its checksum after it was erased."""
     return payload if SALT in payload else payload | {SALT: secrets.token_hex(SALT_BYTES)}
 
 
 def erase(
     store: Store, stream: str, seq: int, *, reason: str, reducers: Sequence[Reducer] = (), accept: bool = False
 ) -> ErasureResult:
-    """Erase the payload of one event. `accept`: also if a state from before the cut is lost with a snapshot."""
+    """Erase the payload of one event. With `accept`, even if a state from before the cut is lost with a snapshot."""
 
     def attempt(require: list[tuple[str, int]]) -> ErasureResult:
         event = _event(store, stream, seq)
@@ -86,7 +86,7 @@ def erase(
 def _is_salted(event: Event) -> bool:
     try:
         return isinstance(event.data, dict) and SALT in event.data
-    except errors.Damaged:  # a number that no reader has
+    except errors.Damaged:  # it has a number that cannot be decoded
         return False
 
 
@@ -115,7 +115,7 @@ def _event(store: Store, stream: str, seq: int) -> Event:
 def _consequences(
     store: Store, event: Event, reducers: Sequence[Reducer], *, accept: bool
 ) -> tuple[list[SnapshotEntry], list[tuple[Snapshot, facts.Snapshotted]]]:
-    """The snapshots that hold the payload, and those that take their place."""
+    """The snapshots that contain the payload, and those that replace them."""
     own = [entry for entry in shelf.entries(store, event.stream) if entry.fact.seq >= event.seq]
     whole = [entry for entry in shelf.entries(store, "") if entry.fact.position >= event.position]
     again = []
@@ -130,7 +130,7 @@ def _consequences(
 
 
 def _latest(entries: list[SnapshotEntry], item: Reducer) -> list[SnapshotEntry]:
-    """The affected snapshots of a reducer that are worth making again: the latest, and those that are protected."""
+    """The affected snapshots of a reducer that are made again: the latest, and those that are protected."""
     mine = sorted(
         (entry for entry in entries if entry.fact.reducer == item.name), key=lambda entry: entry.fact.position
     )
@@ -138,7 +138,7 @@ def _latest(entries: list[SnapshotEntry], item: Reducer) -> list[SnapshotEntry]:
 
 
 def _fold_without(store: Store, item: Reducer, entry: SnapshotEntry, event: Event) -> State | None:
-    """The state at a snapshot's place as if the event were erased already; None if it cannot be computed any more."""
+    """The state at the place of a snapshot, as if the event were erased; None if it can no longer be computed."""
     place = Until(position=entry.fact.position) if item.scope == "store" else Until(seq=entry.fact.seq)
     before = Until(position=event.position - 1) if item.scope == "store" else Until(seq=event.seq - 1)
     start = shelf.start(store, item, entry.fact.stream, until=before) or initial_state(item, entry.fact.stream)
@@ -151,7 +151,7 @@ def _fold_without(store: Store, item: Reducer, entry: SnapshotEntry, event: Even
 def _require_rest(
     store: Store, event: Event, own: list[SnapshotEntry], whole: list[SnapshotEntry], again: set[str]
 ) -> None:
-    """Refuse if the state from before a cut is known only through snapshots that go and do not come again."""
+    """Refuse if the state from before a cut is only in snapshots that are dropped and cannot be made again."""
     cut, floor = store.cut(event.stream), store.floor()
     alone: set[str] = set()
     if cut is not None:
@@ -164,31 +164,31 @@ def _require_rest(
     if alone - again:
         reason = (
             f"the snapshots of {', '.join(sorted(alone - again))} hold what was pruned, and cannot be computed without "
-            "the payload: hand in their reducers, or accept that their state from before the cut is lost"
+            "the payload: give their reducers, or accept that their state from before the cut is lost"
         )
         raise errors.EraseRefused(stream=event.stream, seq=event.seq, reason=reason)
 
 
 def _require_projections(store: Store, event: Event) -> None:
-    """Refuse if rows that hold the payload would have to be folded again from events that were pruned."""
+    """Refuse if rows that contain the payload would have to be folded again from pruned events."""
     stuck = []
     for place in live_places(store.log.views, store.log.view_tables):
         made = sound_definition(store.log.views, place)
-        if made is None:  # nobody can use what it holds, and all of it goes
+        if made is None:  # its rows are damaged, and all of them are dropped
             continue
         pruned = store.cut(event.stream) is not None if made.key == BY_STREAM else store.floor() > 0
         if pruned and event.type in made.types and place.position >= event.position:
             stuck.append(place.projection)
     if stuck:
         reason = (
-            f"projection {', '.join(stuck)} would have to fold again what was pruned, and could not go on: "
+            f"projection {', '.join(stuck)} would have to fold pruned events again, and could not continue: "
             "accept that, and discard or replace it"
         )
         raise errors.EraseRefused(stream=event.stream, seq=event.seq, reason=reason)
 
 
 def _without_rest(store: Store, gone: list[SnapshotEntry], left: list[SnapshotEntry]) -> set[str]:
-    """The reducers of snapshots that go, of which no good one by the same code is left."""
+    """The reducers of dropped snapshots of which no usable one by the same code is left."""
     kept = {_code(entry) for entry in left if shelf.why_unusable(store, entry) is None}
     return {entry.fact.reducer for entry in gone if _code(entry) not in kept}
 
@@ -198,7 +198,7 @@ def _code(entry: SnapshotEntry) -> tuple[str, int, str]:
 
 
 def _seals(store: Store, event: Event, reducers: Sequence[Reducer]) -> list[facts.Sealed]:
-    """New seals for the fingerprints that stood over the payload, by the reducers at hand."""
+    """New seals for the fingerprints over the payload, by the given reducers."""
     found = []
     for item in reducers:
         if item.scope != "stream" or not item.wants(event.stream):
@@ -225,7 +225,7 @@ def _facts(
     again: list[tuple[Snapshot, facts.Snapshotted]],
     seals: list[facts.Sealed],
 ) -> list[tuple[str, NewEvent]]:
-    """The control facts of an erasure, in the order in which a reader has to meet them."""
+    """The control facts of an erasure, in the order in which a reader must read them."""
     erased = facts.Erased(
         stream=erasure.stream,
         seq=erasure.seq,
@@ -235,7 +235,7 @@ def _facts(
         reason=reason,
     )
     found = [(shelf.facts_stream(erasure.stream), control(store, facts.ERASED, erased))]
-    # One about the store in any case: a snapshot of it that is being made meanwhile has to notice, and begin again.
+    # Always one about the store: a snapshot of it that is being made at the same time must notice, and start again.
     for stream in dict.fromkeys(["", *(entry.fact.stream for entry in affected)]):
         gone = [entry.id for entry in affected if entry.fact.stream == stream]
         found += dropped_facts(store, stream, gone, f"seq {erasure.seq} of {erasure.stream} was erased")

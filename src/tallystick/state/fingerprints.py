@@ -1,7 +1,7 @@
-"""Fingerprints: one hash over a stream's history and over the state that follows from it, sealed as a control fact.
+"""Fingerprints: one hash over a stream's events and the state that follows from them, sealed as a control fact.
 
-Sealing requires that the stream still ends where it was folded. A fingerprint is stale as soon as the stream grows or
-an event under it is erased, until it is sealed again. One that other code made is not comparable, which is no damage.
+Sealing requires that the stream still ends where it was folded. A fingerprint is stale when the stream has grown or an
+event under it was erased, until it is sealed again. A fingerprint by other code is not comparable; that is not damage.
 """
 
 from __future__ import annotations
@@ -20,14 +20,18 @@ from tallystick.store.store import Store
 
 
 class Seal(msgspec.Struct, frozen=True):
-    """The newest fingerprint of a stream, and why it is stale (empty: it is not)."""
+    """The newest fingerprint of a stream, and why it is stale (empty: it is not).
+
+    `erased` is the first seq under it that was erased since; 0 if none was. Then it cannot be compared.
+    """
 
     fact: facts.Sealed
     stale: str
+    erased: int = 0
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """What full replay, snapshot + tail and the stored fingerprint say. None: there is none, or it cannot be had."""
+    """The fingerprints of full replay, of snapshot + tail, and the stored one; None if there is none."""
 
     stream: str
     seq: int
@@ -38,7 +42,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
     @property
     def equal(self) -> bool:
-        """Whether everything that is there agrees."""
+        """Whether all that exist are equal."""
         return len({item for item in (self.stored, self.full, self.resumed) if item is not None}) <= 1
 
 
@@ -86,15 +90,16 @@ def latest(store: Store, stream: str, *, reducer: str | None = None) -> Seal | N
         elif event.type == facts.SEALED:
             fact = facts.parse(event, facts.Sealed)
             if reducer is None or fact.reducer == reducer:
-                return Seal(fact, _stale(store, fact, erased))
+                under = erased if erased <= fact.seq else 0
+                return Seal(fact, _stale(store, fact, under), under)
     return None
 
 
 def _stale(store: Store, fact: facts.Sealed, erased: int) -> str:
-    if 0 < erased <= fact.seq:  # first, because such a one cannot be compared at all
+    if erased:
         return f"seq {erased} was erased since"
     head = store.stream_head(fact.stream)
-    return f"the stream went on to seq {head.seq}" if head is not None and head.seq > fact.seq else ""
+    return f"the stream continued to seq {head.seq}" if head is not None and head.seq > fact.seq else ""
 
 
 def compare(store: Store, reducer: Reducer, stream: str) -> Comparison:
@@ -103,7 +108,7 @@ def compare(store: Store, reducer: Reducer, stream: str) -> Comparison:
     reason, until, stored = "never sealed", Until(), None
     if found is not None and not shelf.same_code(store, reducer, found.fact):
         reason = f"sealed by version {found.fact.reducer_version} or through other upcasters: not comparable"
-    elif found is not None and found.stale and "erased" in found.stale:
+    elif found is not None and found.erased:
         reason = found.stale
     elif found is not None:
         reason, until, stored = "", Until(seq=found.fact.seq), bytes.fromhex(found.fact.fingerprint)

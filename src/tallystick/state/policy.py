@@ -1,7 +1,7 @@
-"""How long what is kept: presets with the numbers of the systems they come from, and every knob as a variable.
+"""How long data is kept: presets with the numbers of the systems they come from, and a variable for each setting.
 
-With no preset: a snapshot every 1000 events of a stream, and everything is kept. Whatever a policy says, nothing goes
-that no verified snapshot covers.
+Without a preset there is a snapshot for every 1000 events of a stream, and everything is kept. No policy removes
+events that no verified snapshot covers.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ FREE_BYTES = 256 << 20
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """The knobs. Times are in ns, None means never or for ever.
+    """The settings. Times are in ns; None means never, or no limit.
 
-    Snapshots of a stream are made every `stream_events` of it. Snapshots of the whole store are made after
-    `store_events`, after `store_ns` in a quiet period, or when the log has grown by `store_bytes`, whichever is first.
-    When less than `free_bytes` is free, retention runs at once: it lets nothing go that it would not let go later.
+    A stream is snapshotted every `stream_events` events. The whole store is snapshotted after `store_events` events,
+    after `store_ns` in a quiet period, or when the log has grown by `store_bytes`, whichever comes first. If less than
+    `free_bytes` is free, retention runs at once. It removes nothing that it would not remove later.
     """
 
     stream_events: int | None = 1000
@@ -91,7 +91,7 @@ VARIABLES: dict[str, tuple[str, int]] = {
     "commands_ns": ("TALLY_COMMANDS_HOURS", HOUR),
     "free_bytes": ("TALLY_CLEANUP_FREE_BYTES", 1),
 }
-"""Knob -> its environment variable, and the unit of that in ns. A value of `none` turns the knob off."""
+"""Setting -> its environment variable, and the unit of that in ns. The value `none` turns the setting off."""
 
 PRESET_VARIABLE = "TALLY_PRESET"
 MUST_BE_SET = frozenset({"quiet_ns", "retain_every_ns", "commands_ns"})
@@ -99,7 +99,7 @@ COMMANDS_NS_MIN = DAY
 
 
 def policy(preset: str | None = None, *, environment: Mapping[str, str] = os.environ) -> Policy:
-    """The policy of a preset (named here, else by TALLY_PRESET), with every knob that the environment sets."""
+    """The policy of a preset (given here, or by TALLY_PRESET), with every setting from the environment."""
     given = preset or environment.get(PRESET_VARIABLE) or "keep-all"
     name = ALIASES.get(given, given)
     if name not in PRESETS:

@@ -1,8 +1,8 @@
-"""Pruning: the events of a stream before a seq go, because a verified snapshot covers them.
+"""Pruning: the events of a stream before a seq are removed, because a verified snapshot covers them.
 
-Refused: without a covering snapshot, past it, off a step boundary, below a registered checkpoint, and without an
-archive that holds the events unless it is accepted that the log alone can then rebuild nothing from before the cut. The
-cut, the control fact and the snapshot at the cut are one commit: killed anywhere, all of it happened or nothing.
+A prune is refused without a covering snapshot, past it, not at a step boundary, and past the checkpoint of a consumer.
+Without an archive that has the events, it must be accepted that the log itself can no longer rebuild anything from
+before the cut. The cut, the control fact and the snapshot at the cut are one commit: a kill leaves all or nothing.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from tallystick.store.tables import live_places
 
 
 class Plan(msgspec.Struct, kw_only=True):
-    """What a prune would do: how many events go, what covers them, what loses rebuildability, and why not.
+    """What a prune would do: how many events it removes, what covers them, what can no longer be rebuilt, and why not.
 
-    `uncovered` are reducers that are known only by their snapshots, all of which end before the cut: their state goes.
-    `archived`: an archive was asked, and everything that goes can be had from it again.
+    `uncovered` are reducers that are known only by snapshots, all of which end before the cut: their state is lost.
+    `archived` means that an archive was given, and that it has every event that is removed.
     """
 
     stream: str
@@ -49,7 +49,7 @@ class Plan(msgspec.Struct, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing stands against it."""
+        """Whether there is no reason against it."""
         return not self.refusals
 
 
@@ -63,9 +63,9 @@ def plan(
     accept: bool = False,
     archive: Archive | None = None,
 ) -> Plan:
-    """Look at everything that decides on a prune; changes nothing. `snapshot`: the cut brings its own.
+    """Check everything that decides on a prune, and change nothing. With `snapshot` the prune makes its own snapshot.
 
-    What `archive` holds, each event looked up there, needs no `accept`.
+    Events that `archive` has, each looked up there, need no `accept`.
     """
     names.stream_kind(stream)
     found = Plan(stream=stream, before=before)
@@ -95,7 +95,7 @@ def plan(
 
 
 def _not_archived(store: Store, found: Plan, archive: Archive | None) -> str | None:
-    """Why what goes could not be had again; None if an archive holds every event of it."""
+    """Why the events could not be restored; None if an archive has every one of them."""
     if archive is None:
         return "no archive holds the events"
     after = found.before - 1 - found.count
@@ -108,7 +108,7 @@ def _not_archived(store: Store, found: Plan, archive: Archive | None) -> str | N
 
 
 def _last_event(store: Store, found: Plan) -> Event | None:
-    """The event that a cut would fall behind, noted with the cut; None if there is nothing to prune."""
+    """The last event that is removed, noted in the plan with the cut; None if there is nothing to prune."""
     head, before = store.stream_head(found.stream), store.cut(found.stream)
     gone = before.through if before is not None else 0
     if head is None:
@@ -144,7 +144,7 @@ def _check_coverage(store: Store, found: Plan, mine: Sequence[Reducer], *, snaps
     found.snapshots = [entry for entry in by_name.values() if entry.fact.seq >= found.before - 1]
     wanted = [item.name for item in mine] or list(by_name) or ([] if folded_whole else [""])
     if snapshot and mine:
-        wanted = []  # what is missing is made with the cut
+        wanted = []  # missing snapshots are made with the cut
     for name in wanted:
         entry = by_name.get(name)
         of = f" of reducer {name!r}" if name else ""
@@ -161,7 +161,7 @@ def _check_coverage(store: Store, found: Plan, mine: Sequence[Reducer], *, snaps
 
 
 def _check_store_reducers(store: Store, found: Plan, reducers: Sequence[Reducer], last: Event) -> None:
-    """A reducer that folds the whole store needs a snapshot behind everything that goes."""
+    """A reducer that folds the whole store needs a snapshot after the last removed event."""
     for item in reducers:
         if item.scope != "store" or not item.wants(found.stream):
             continue
@@ -172,7 +172,7 @@ def _check_store_reducers(store: Store, found: Plan, reducers: Sequence[Reducer]
 
 
 def _check_strangers(store: Store, found: Plan, reducers: Sequence[Reducer], last: Event) -> None:
-    """Reducers that are not handed in, but have snapshots here: one of them must lie at or behind the cut."""
+    """Reducers that were not given, but have snapshots here: each needs one at or after the cut."""
     given = {item.name for item in reducers}
     for stream, reached in ((found.stream, last.seq), ("", last.position)):
         ends: dict[str, int] = {}
@@ -184,13 +184,13 @@ def _check_strangers(store: Store, found: Plan, reducers: Sequence[Reducer], las
 
 
 def _check_replay(store: Store, found: Plan, item: Reducer, entry: SnapshotEntry) -> None:
-    """The covering snapshot is what a replay gives, from an earlier place than its own."""
+    """The covering snapshot must equal a replay from an earlier point."""
     if not shelf.same_code(store, item, entry.fact):
         found.refusals.append(f"the snapshot of reducer {item.name!r} was made by other code")
         return
     try:
         earlier = fold(store, item, found.stream, until=Until(seq=entry.fact.seq - 1))
-    except errors.HistoryPruned:  # nothing earlier is left to start from: its hash in the chained fact must do
+    except errors.HistoryPruned:  # there is no earlier point: the hash in the chained fact has to do
         return
     if replay(store, item, earlier, until=Until(seq=entry.fact.seq)).hash.hex() != entry.fact.state_hash:
         found.refusals.append(
@@ -199,7 +199,7 @@ def _check_replay(store: Store, found: Plan, item: Reducer, entry: SnapshotEntry
 
 
 def _check_forks(store: Store, found: Plan) -> None:
-    """A fork has no history of its own before it: what it refers to stays."""
+    """Events that a fork refers to stay: they are its only history."""
     after = 0
     about = facts.stream_about(found.stream)
     while page := store.log.read_stream(about, after=after, limit=PAGE_EVENTS):
@@ -220,7 +220,7 @@ def _check_steps(found: Plan, mine: Sequence[Reducer], last: Event) -> None:
 
 def _check_checkpoints(store: Store, found: Plan, last: Event) -> None:
     for name in store.log.checkpoints.names():
-        if names.is_reserved(name):  # our own: it goes on behind whatever was pruned
+        if names.is_reserved(name):  # our own, which continues after any prune
             continue
         saved = store.log.checkpoints.load(name)
         if saved is not None and saved.position < last.position:
@@ -232,7 +232,7 @@ def _check_checkpoints(store: Store, found: Plan, last: Event) -> None:
 
 
 def _lost(store: Store, stream: str, reducers: Sequence[Reducer]) -> list[str]:
-    """Everything that is known to fold this stream: none of it can start from the first event any more."""
+    """Everything that is known to fold this stream: it can no longer start from the first event."""
     known = {f"reducer {entry.fact.reducer}" for entry in shelf.entries(store, stream)}
     known |= {f"reducer {entry.fact.reducer}" for entry in shelf.entries(store, "")}
     known |= {f"reducer {item.name}" for item in reducers if item.scope == "store" or item.wants(stream)}
@@ -250,10 +250,10 @@ def prune(
     accept: bool = False,
     archive: Archive | None = None,
 ) -> int:
-    """Prune the events of a stream before a seq; returns how many went.
+    """Prune the events of a stream before a seq; returns how many were removed.
 
-    With `snapshot`, the snapshot at the cut is made in the same commit. With reducers, one at the cut is made in any
-    case, so that a later erasure can compute again what stands on it.
+    With `snapshot`, the snapshot at the cut is made in the same commit. With reducers it is always made, so that after
+    a later erasure the snapshots can be made again.
     """
 
     def attempt(require: list[tuple[str, int]]) -> int:
@@ -264,7 +264,7 @@ def prune(
         made = _at_cut(store, found, reducers)
         events = [named(store, item, fact) for item, fact in made] + [_fact(store, found, made, accept=accept)]
         if next(shelf.entries(store, ""), None) is not None:
-            # An erasure that drops a snapshot of the store, which this prune relies on, has to notice.
+            # An erasure that drops a snapshot of the store, on which this prune relies, must notice.
             events += dropped_facts(store, "", (), f"{stream} was pruned up to seq {before - 1}")
         both = Maintenance(cuts=(found.cut,), snapshots=tuple(item for item, _ in made))
         store.record(events, require=[*require, (facts.STORE_SNAPSHOTS, shelf_of_store)], maintenance=both)
@@ -274,7 +274,7 @@ def prune(
 
 
 def _is_mixed(store: Store, found: Plan, org: str) -> bool:
-    """Whether some of what goes does not name the stream's org: afterwards nobody can tell."""
+    """Whether some of the removed events do not name the stream's org: later nobody can tell."""
     after = found.before - 1 - found.count
     while page := store.log.read_stream(found.stream, after=after, until=found.before - 1, limit=PAGE_EVENTS):
         if any(event.about.org != org for event in page):

@@ -26,12 +26,12 @@ Apply = Callable[[Any, Event], Any]
 
 
 class Reducer(msgspec.Struct, frozen=True, kw_only=True):
-    """A reducer, looked at once: what it is called and what it can do.
+    """A checked reducer: its name, its version and its functions.
 
-    `scope` "stream" folds one stream, "store" the whole log. `kinds` and `types` narrow down what it sees (none: all).
-    A step ends with an event of `step_types`, or one that `is_step_end` says yes to (neither: with every event).
-    `working` turns a plain state into the form that `apply` takes and returns, and `plain` turns it back. Without them
-    that form is the plain state itself.
+    `scope` "stream" folds one stream, "store" the whole log. `kinds` and `types` select its events (empty: all). A step
+    ends with an event of `step_types`, or one for which `is_step_end` returns true (neither: with every event).
+    `working` converts a plain state into the form that `apply` takes and returns, and `plain` converts it back. Without
+    them that form is the plain state itself.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Reducer(msgspec.Struct, frozen=True, kw_only=True):
         return not self.step_types or event.type in self.step_types
 
     def begin(self) -> Any:
-        """The state of no events, a copy of its own: a reducer may change its state in place."""
+        """The state of no events. It is a new copy, because a reducer may change its state in place."""
         try:
             return canonical.decode(canonical.encode_state(self.initial()))
         except Exception as problem:  # the reducer is the user's, and may do anything
@@ -75,11 +75,11 @@ class Reducer(msgspec.Struct, frozen=True, kw_only=True):
         return value if self.working is None else self.working(value)
 
     def to_plain(self, value: Any) -> Any:
-        """What `apply` returned, as a plain state."""
+        """The result of `apply` as a plain state."""
         return value if self.plain is None else self.plain(value)
 
     def broken_invariants(self, value: Any) -> list[str]:
-        """What the reducer itself says is wrong with a state."""
+        """What the reducer itself reports as wrong with a state."""
         if self.invariants is None:
             return []
         try:
@@ -120,7 +120,7 @@ def as_reducer(given: Any) -> Reducer:
 
 
 def _names(name: str, what: str, given: Any) -> frozenset[str]:
-    """A set of names; one text would be taken for the set of its letters."""
+    """A set of names. A single text is refused: it would be the set of its letters."""
     if isinstance(given, str) or not all(isinstance(item, str) for item in given):
         raise errors.ReducerInvalid(name=name, reason=f"{what} must be a tuple of names, such as ('a',)")
     return frozenset(given)
@@ -138,7 +138,7 @@ def _instance(given: Any) -> Any:
 
 
 def _checked(made: Reducer) -> Reducer:
-    """Refuse what is not a reducer, by what it lacks."""
+    """Refuse anything that is not a reducer, and name what it lacks."""
     reason = None
     if not isinstance(made.name, str) or not names.TYPE.fullmatch(made.name):
         reason = f"its name must match {names.TYPE.pattern}"
@@ -154,7 +154,7 @@ def _checked(made: Reducer) -> Reducer:
 
 
 def registry(given: Iterable[Any]) -> tuple[Reducer, ...]:
-    """Reducers by what was given, each name once."""
+    """The given reducers, each name once."""
     found = tuple(as_reducer(item) for item in given)
     seen: set[str] = set()
     for item in found:

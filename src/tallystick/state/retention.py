@@ -1,7 +1,7 @@
-"""Retention: which snapshots go, what is pruned because it is old and covered, and what is given back to the disk.
+"""Retention: drops snapshots, prunes events that are old and covered, and gives space back to the disk.
 
-Ages are counted from the time at which this store recorded something, never from an event's own time, which an import
-or a peer may have set to anything.
+Ages count from the time at which this store recorded an event, never from the event's own time, which an import or a
+peer may have set to anything.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COMMANDS_FORGOTTEN_MAX = 10_000
 
 
 class RetentionAction(msgspec.Struct, frozen=True):
-    """One thing that retention did, would do, or did not do, and why not."""
+    """One thing that retention did, would do, or could not do, and why not."""
 
     what: str
     stream: str
@@ -45,7 +45,7 @@ def retain(
     archive: Archive | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> tuple[list[RetentionAction], Reclaimed | None]:
-    """Do what a policy says, or (`dry_run`) only say it. With an archive, only what it holds is pruned."""
+    """Do what a policy says; with `dry_run` only say it. With an archive, only events that it has are pruned."""
     deeds = list(_thin_all(store, policy, dry_run=dry_run))
     if policy.prune_ns is not None:
         deeds += _prune_all(store, reducers, policy.prune_ns, archive, dry_run=dry_run, progress=progress)
@@ -85,8 +85,9 @@ def _user_streams(store: Store) -> Iterator[str]:
 
 
 def expired_snapshots(entries: list[SnapshotEntry], policy: Policy, *, now: int, cut: int) -> list[SnapshotEntry]:
-    """The snapshots of one stream that a policy lets go. Kept in any case: what is protected, the latest of each
-    reducer, the one at a cut, and every base that a kept diff needs."""
+    """The snapshots of one stream that a policy drops. It never drops protected ones, the latest of each reducer, the
+    one at a cut, and the base of a diff that is kept.
+    """
     kept: set[bytes] = set()
     for reducer in {(entry.fact.reducer, entry.fact.reducer_version) for entry in entries}:
         mine = [entry for entry in entries if (entry.fact.reducer, entry.fact.reducer_version) == reducer]
@@ -97,7 +98,7 @@ def expired_snapshots(entries: list[SnapshotEntry], policy: Policy, *, now: int,
 
 
 def _kept_of(mine: list[SnapshotEntry], policy: Policy, *, now: int, cut: int) -> Iterator[SnapshotEntry]:
-    """What is kept of one reducer's snapshots, given the latest first."""
+    """The snapshots of one reducer that are kept, given the latest first."""
     days: set[int] = set()
     weeks: set[int] = set()
     for index, entry in enumerate(mine):
@@ -149,7 +150,7 @@ def _prune_one(
     if isinstance(found, str):
         yield RetentionAction("pruned", stream, 0, found)
         return
-    accept = archive is None  # a policy without an archive accepts that history goes
+    accept = archive is None  # a policy without an archive accepts that history is lost
     checked: Plan = plan(store, stream, before=found, reducers=reducers, accept=accept, archive=archive)
     if not checked.ok or checked.uncovered:  # but never a state
         lost = [f"the state of {name} would be lost with it" for name in checked.uncovered]
@@ -165,7 +166,7 @@ def _prune_one(
 
 
 def first_recorded(store: Store, stream: str) -> int:
-    """When the first event that is left of a stream was recorded; the far future if none is."""
+    """When the first remaining event of a stream was recorded; the far future if there is none."""
     found = store.log.read_stream(stream, after=_cut(store, stream), limit=1)
     recorded = store.log.recorded_at(found[0].position) if found else None
     return limits.INT_MAX if recorded is None else recorded
@@ -174,11 +175,11 @@ def first_recorded(store: Store, stream: str) -> int:
 def covered_boundary(
     store: Store, stream: str, reducers: Sequence[Reducer], horizon: int, *, through: int = limits.INT_MAX
 ) -> int | str:
-    """The `before` of the longest prune that is old, covered by every reducer's snapshot, and at a step boundary.
+    """The `before` of the longest prune that is old enough, covered by every reducer's snapshot, and ends a step.
 
-    `through` is the last position that may go. A reducer of the whole store covers up to the position of its snapshot.
+    `through` is the last position that may be removed. A reducer of the whole store covers up to its snapshot.
 
-    Every event is asked when it was recorded: a clock that once stood wrong must not take young events with it.
+    The time of recording of every event is checked: if a clock was wrong once, young events must not be removed.
     """
     mine = [item for item in reducers if item.scope == "stream" and item.wants(stream)]
     covered = limits.INT_MAX

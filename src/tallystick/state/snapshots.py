@@ -49,18 +49,18 @@ def fold(
     snapshots: bool = True,
     degraded: bool = False,
 ) -> State:
-    """The state of a stream (or, with a reducer of scope "store", of the whole log), from the latest good snapshot on.
+    """The state of a stream (or, with a reducer of scope "store", of the whole log), from the latest usable snapshot.
 
-    Without `snapshots` it is folded from the first event; if that was pruned, `HistoryPruned` says so. A damaged range
-    is refused with `Damaged`; `degraded` gives the state in front of it, from the newest snapshot that is good, and
-    says in `damage` what it lacks.
+    Without `snapshots` the fold starts at the first event; if that was pruned, it raises `HistoryPruned`. A damaged
+    range raises `Damaged`. With `degraded` the result is the state before the damage, from the newest usable snapshot,
+    and `damage` says what is missing.
     """
     check_subject(store, reducer, stream, until)
     begin = shelf.start(store, reducer, stream, until=until) if snapshots else None
     folded = replay_to_damage if degraded else replay
     try:
         return folded(store, reducer, begin or initial_state(reducer, stream), until=until)
-    except errors.HistoryPruned:  # pruned since the snapshot was looked for: there is one at the cut
+    except errors.HistoryPruned:  # pruned since the snapshot was looked up: there is one at the cut
         again = shelf.start(store, reducer, stream, until=until) if snapshots else None
         if again is None or (begin is not None and again.snapshot == begin.snapshot):
             raise
@@ -76,7 +76,7 @@ def make(
     protect: bool = False,
     incremental: bool = True,
 ) -> SnapshotEntry | None:
-    """Snapshot a stream or the store; None if it has no events. One that exists at that place already is returned."""
+    """Snapshot a stream or the store; None if it has no events. If one exists at that place, it is returned."""
 
     return keep(
         store,
@@ -97,7 +97,7 @@ def keep(
     protect: bool = False,
     incremental: bool = True,
 ) -> SnapshotEntry | None:
-    """Snapshot the state that `folded` gives. It is asked again if a fact about the stream was recorded meanwhile."""
+    """Snapshot the state from `folded`, which is called again if a fact about the stream was recorded meanwhile."""
 
     def attempt(require: list[tuple[str, int]]) -> SnapshotEntry | None:
         state = folded()
@@ -114,7 +114,7 @@ def keep(
 
 
 def retry_on_new_facts(store: Store, stream: str, attempt: Callable[[list[tuple[str, int]]], T]) -> T:
-    """Do something that holds only while no new fact is recorded about a stream; again if one was, with a bound."""
+    """Do something that requires that no new fact about a stream is recorded. If one was, try again, with a bound."""
     name = shelf.facts_stream(stream)
     for left in range(ATTEMPTS_MAX - 1, -1, -1):
         head = store.stream_head(name)
@@ -133,7 +133,7 @@ def end_of(store: Store, stream: str) -> int:
 
 
 def _existing(store: Store, reducer: Reducer, state: State) -> SnapshotEntry | None:
-    """A good snapshot of the same code at the same place, if it is among the last hundred."""
+    """A usable snapshot by the same code at the same place, if it is among the last hundred."""
     for entry in islice(shelf.entries(store, state.stream), RECENT):
         if entry.fact.position == state.position and shelf.same_code(store, reducer, entry.fact):
             return entry if shelf.why_unusable(store, entry) is None else None
@@ -174,9 +174,9 @@ def draft(
 
 
 def _diff(store: Store, reducer: Reducer, state: State, whole: bytes) -> tuple[SnapshotEntry | None, bytes | None]:
-    """The newest full snapshot that a diff may start from, and the diff; nothing if the whole state is better."""
+    """The newest full snapshot that a diff can start from, and the diff; nothing if the whole state is better."""
     for entry in shelf.entries(store, state.stream):
-        if entry.fact.position > state.position:  # an erasure between the two would take the base and leave the diff
+        if entry.fact.position > state.position:  # an erasure between the two would drop the base, not the diff
             continue
         if entry.fact.kind == FULL and shelf.same_code(store, reducer, entry.fact):
             base = shelf.body_of(store, entry) if shelf.why_unusable(store, entry) is None else None
@@ -186,7 +186,7 @@ def _diff(store: Store, reducer: Reducer, state: State, whole: bytes) -> tuple[S
 
 
 def fact_of(made: Snapshot, *, latest: int, protect: bool) -> facts.Snapshotted:
-    """What the control fact says of a snapshot."""
+    """The control fact of a snapshot."""
     return facts.Snapshotted(
         stream=made.stream,
         seq=made.seq,
@@ -229,7 +229,7 @@ def protect(store: Store, stream: str, snapshot: bytes, *, protected: bool = Tru
 
 
 def drop(store: Store, stream: str, dropped: Iterable[bytes], *, reason: str) -> None:
-    """Drop snapshots of a stream; which may go is for retention to say. One that was protected meanwhile stays."""
+    """Drop snapshots of a stream; retention decides which. A snapshot that was protected meanwhile stays."""
 
     def attempt(require: list[tuple[str, int]]) -> None:
         kept = {entry.id for entry in shelf.entries(store, stream) if entry.protected}
@@ -245,8 +245,8 @@ def drop(store: Store, stream: str, dropped: Iterable[bytes], *, reason: str) ->
 def dropped_facts(store: Store, stream: str, gone: Sequence[bytes], reason: str) -> list[tuple[str, NewEvent]]:
     """The facts that snapshots of a stream were dropped: several, because an event has its limits.
 
-    Where none was dropped the fact only marks a place. Many marks lie between a reader and what stands, so now and then
-    one lists it; that holds, because a mark is recorded only if nothing else was since it was looked.
+    If none was dropped, the fact is only a mark. A reader has to skip many marks, so now and then one lists all
+    snapshots. The list is right, because a mark is recorded only if no other fact was recorded in between.
     """
     found = []
     standing = None if gone else shelf.listed_snapshots(store, stream)
@@ -261,14 +261,14 @@ def dropped_facts(store: Store, stream: str, gone: Sequence[bytes], reason: str)
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """The states of a whole-store snapshot by reducer: its state, or with scope "stream" a state for each stream."""
+    """The states of a snapshot of the whole store, by reducer: one state, or with scope "stream" one per stream."""
 
     position: int
     states: dict[str, Any]
 
 
 def make_all(store: Store, reducers: Iterable[Reducer], *, protect: bool = False) -> bytes:
-    """Snapshot every reducer at one position, the head as it is now; returns the id of the set."""
+    """Snapshot every reducer at the current head; returns the id of the set."""
     position = store.head()
     until = Until(position=position)
     members: list[str] = []
@@ -282,7 +282,7 @@ def make_all(store: Store, reducers: Iterable[Reducer], *, protect: bool = False
 
 
 def _record_set(store: Store, members: list[str], *, position: int, log_bytes: int) -> bytes:
-    """Record a set: in parts that refer to the part before, because an event has its limits."""
+    """Record a set, in parts that refer to the part before, because the size of an event is limited."""
     before: str | None = None
     events = []
     for first in range(0, max(len(members), 1), SET_MEMBERS_MAX):
@@ -301,7 +301,7 @@ def _record_set(store: Store, members: list[str], *, position: int, log_bytes: i
 
 
 def restore_all(store: Store, reducers: Iterable[Reducer], id_: bytes) -> Restored:
-    """The states of a set, each checked; a member that is no good is refused, never replaced by a guess."""
+    """The checked states of a set. A member that is not usable is refused, never replaced by a guess."""
     by_name = {item.name: item for item in reducers}
     states: dict[str, Any] = {}
     position, members = _set(store, id_)
@@ -333,7 +333,7 @@ def _set(store: Store, id_: bytes) -> tuple[int, list[str]]:
 def _member(store: Store, by_name: dict[str, Reducer], id_: bytes) -> tuple[State, Reducer]:
     event = store.log.find(id_)
     if event is None or event.type != facts.SNAPSHOTTED:
-        raise errors.SnapshotUnusable(snapshot=id_.hex(), reason="no control fact tells of it")
+        raise errors.SnapshotUnusable(snapshot=id_.hex(), reason="no control fact names it")
     entry = SnapshotEntry(id_, facts.parse(event, facts.Snapshotted), event.time, False)
     item = by_name.get(entry.fact.reducer)
     if item is None or not shelf.same_code(store, item, entry.fact):
@@ -347,7 +347,7 @@ def _member(store: Store, by_name: dict[str, Reducer], id_: bytes) -> tuple[Stat
 
 
 def _subjects(store: Store, item: Reducer) -> Iterator[str]:
-    """What a reducer folds: the store, or every stream that it is for."""
+    """What a reducer folds: the store, or every stream of its kinds."""
     if item.scope == "store":
         yield ""
         return

@@ -1,7 +1,7 @@
-"""Validation of what was derived: every snapshot and fingerprint against the log, and against each other.
+"""Validation of derived data: every snapshot and fingerprint against the log, and against each other.
 
-Checksums are compared for every snapshot that a fact tells of; replay, invariants and neighbours for those whose
-reducer is at hand. What was made by other code is not comparable, and is passed over without an alarm.
+Snapshots and fingerprints of the given reducers are compared with a replay, with invariants, and with their neighbours.
+Those by other code are not comparable, and are skipped.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def of_stream(store: Store, item: Reducer, stream: str) -> Iterator[Problem]:
 
 
 def why_unusable(store: Store, entry: SnapshotEntry) -> str | None:
-    """What is wrong with a snapshot; one from before the cut is only out of use, which is nothing wrong."""
+    """What is wrong with a snapshot. One from before the cut is only out of use, which is not a problem."""
     cut = store.cut(entry.fact.stream) if entry.fact.stream else None
     if cut is not None and entry.fact.seq < cut.through:
         return None if shelf.body_of(store, entry) is not None else "its body is missing, damaged or changed"
@@ -55,11 +55,11 @@ def why_unusable(store: Store, entry: SnapshotEntry) -> str | None:
 
 
 def _replayed(store: Store, item: Reducer, stream: str, usable: list[SnapshotEntry]) -> Iterator[Problem]:
-    """Fold once along all snapshots: each must be what the replay has there, and each leads to its neighbour."""
+    """Fold once along all snapshots: each must equal the replay at its place, and lead to the next one."""
     cut = store.cut(stream) if stream else None
     state: State | None = initial_state(item, stream)
     if cut is not None or (not stream and store.floor()):
-        state = None  # the first events are gone: start with the first snapshot that stands behind them
+        state = None  # the first events are gone: start with the first snapshot after them
     for entry in usable:
         if cut is not None and entry.fact.seq < cut.through:
             continue

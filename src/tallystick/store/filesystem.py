@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import Protocol
 
 from tallystick.store.backoff import Backoff
@@ -102,18 +103,11 @@ class NamedFile:
         self._path = path
 
     def read_at(self, offset: int, size: int) -> bytes:
-        file = self._files.open_read(self._path)
-        try:
+        with closing(self._files.open_read(self._path)) as file:
             return file.read_at(offset, size)
-        finally:
-            file.close()
 
     def size(self) -> int:
-        file = self._files.open_read(self._path)
-        try:
-            return file.size()
-        finally:
-            file.close()
+        return size_of(self._files, self._path)
 
     def write_at(self, offset: int, data: bytes | bytearray) -> int:
         raise OSError(errno.EBADF, "it is open for reading", self._path)
@@ -126,6 +120,12 @@ class NamedFile:
 
     def close(self) -> None:
         """It is open only during a read."""
+
+
+def size_of(files: FileSystem, path: str) -> int:
+    """The size of a file that is not open."""
+    with closing(files.open_read(path)) as file:
+        return file.size()
 
 
 def open_replaceable(files: FileSystem, path: str) -> File:
@@ -160,17 +160,19 @@ def pieces(file: File, begin: int, end: int) -> Iterator[bytes]:
         begin += len(data)
 
 
-def stage_file(files: FileSystem, directory: str, name: str, data: bytes | Iterable[bytes]) -> None:
-    """Write a file under a temporary name, durably. If the disk is full, this is what fails."""
-    file = files.create(f"{directory}/{name}.tmp")
-    try:
+def write_file(files: FileSystem, path: str, data: Iterable[bytes]) -> None:
+    """Write a new file and sync it. Its name is not durable yet."""
+    with closing(files.create(path)) as file:
         at = 0
-        for piece in (data,) if isinstance(data, bytes) else data:
+        for piece in data:
             write_fully(file, at, piece)
             at += len(piece)
         file.sync()
-    finally:
-        file.close()
+
+
+def stage_file(files: FileSystem, directory: str, name: str, data: bytes | Iterable[bytes]) -> None:
+    """Write a file under a temporary name, durably. If the disk is full, this is what fails."""
+    write_file(files, f"{directory}/{name}.tmp", (data,) if isinstance(data, bytes) else data)
 
 
 def publish_file(files: FileSystem, directory: str, name: str) -> None:

@@ -221,8 +221,5 @@ def _indexed_identity(handles: Handles, name: str) -> bytes:
     path = f"{handles.directory}/index/{name.removesuffix('.log')}.idx"
     if not handles.files.exists(path):
         return segment.NO_SEGMENT
-    file = handles.files.open_read(path)
-    try:
+    with contextlib.closing(handles.files.open_read(path)) as file:
         return index_file.identity_in(file) or segment.NO_SEGMENT
-    finally:
-        file.close()

@@ -19,7 +19,7 @@ from tallystick.engines.files.snapshots import FileSnapshots
 from tallystick.engines.files.view import LogView
 from tallystick.engines.files.writer import SegmentWriter
 from tallystick.store.events import Problem
-from tallystick.store.filesystem import File
+from tallystick.store.filesystem import File, size_of
 from tallystick.store.page import Hole
 
 
@@ -162,11 +162,7 @@ def _stored_bytes(item: Segment, handles: Handles) -> int:
     """The size of a segment's file: less than its end if it is compressed."""
     if encoding_of(item.header) == segment.PLAIN:
         return item.end
-    file = handles.files.open_read(f"{handles.directory}/{item.name}")
-    try:
-        return file.size()
-    finally:
-        file.close()
+    return size_of(handles.files, f"{handles.directory}/{item.name}")
 
 
 def upkeep_facts(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import msgspec
 
@@ -197,10 +197,8 @@ def _keep_snapshots(handles: Handles, writing: Replacement, clock: Callable[[], 
 
 def _kept(files: FileSystem, directory: str, name: str) -> KeptFile:
     """A kept file, with the hash of its bytes."""
-    digest, file = hashlib.sha256(), files.open_read(f"{directory}/{name}")
-    try:
+    digest = hashlib.sha256()
+    with closing(files.open_read(f"{directory}/{name}")) as file:
         for data in pieces(file, 0, file.size()):
             digest.update(data)
-    finally:
-        file.close()
     return KeptFile(name, digest.hexdigest())

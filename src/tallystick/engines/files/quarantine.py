@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from contextlib import closing
 
 from tallystick import errors
 from tallystick.engines.files import frame as frames
@@ -16,7 +17,7 @@ from tallystick.engines.files.compressed import as_plain
 from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.scan import Scanner, next_valid_frame
 from tallystick.event.model import Event
-from tallystick.store.filesystem import PIECE_BYTES, File, FileSystem, pieces, publish_file, stage_file, write_fully
+from tallystick.store.filesystem import PIECE_BYTES, File, FileSystem, pieces, publish_file, stage_file, write_file
 
 FOLDER = "quarantine"
 GZIP_MAGIC = b"\x1f\x8b\x08" + bytes(5)  # the first bytes of each member of a compressed segment: no flags, no time
@@ -38,16 +39,8 @@ def copy(files: FileSystem, directory: str, name: str, *, time_ns: int, folder: 
     """Copy a file of the log's directory, or of a folder there, into the quarantine, durably; returns its path."""
     kept = f"{FOLDER}/{name}.damaged.{time_ns}"
     path = f"{directory}/{name}" if folder == "." else f"{directory}/{folder}/{name}"
-    source, target = files.open_read(path), files.create(f"{directory}/{kept}")
-    try:
-        at = 0
-        for data in pieces(source, 0, source.size()):
-            write_fully(target, at, data)
-            at += len(data)
-        target.sync()
-    finally:
-        source.close()
-        target.close()
+    with closing(files.open_read(path)) as source:
+        write_file(files, f"{directory}/{kept}", pieces(source, 0, source.size()))
     files.sync_dir(f"{directory}/{FOLDER}")
     return kept
 
@@ -60,15 +53,12 @@ def blank(files: FileSystem, directory: str, events: list[Event], erased: list[i
     done: list[str] = []
     for name in files.list(f"{directory}/{FOLDER}"):
         path = f"{directory}/{FOLDER}/{name}"
-        file = files.open_read(path)
-        try:
+        with closing(files.open_read(path)) as file:
             held = [*events, *_held(file, frozenset(erased))]
             holds_packed = _holds_packed(file, held)
             ranges = [] if holds_packed else _ranges(file, held)
             if ranges:
                 stage_file(files, f"{directory}/{FOLDER}", name, _blanked(file, ranges))
-        finally:
-            file.close()
         if holds_packed:
             files.unlink(path)
             files.sync_dir(f"{directory}/{FOLDER}")

@@ -30,6 +30,7 @@ from tallystick.engines.files.view import LogView
 from tallystick.event.model import Event
 from tallystick.store.commit import Transaction
 from tallystick.store.events import Problem
+from tallystick.store.filesystem import size_of
 from tallystick.store.idempotency import CommandKey
 from tallystick.store.maintenance import Cut, Reclaimed, before_cut
 
@@ -314,12 +315,7 @@ class Reclaimer:
         return sum(map(self._size, kept + logs))
 
     def _size(self, name: str) -> int:
-        handles = self._view.handles
-        file = handles.files.open_read(f"{handles.directory}/{name}")
-        try:
-            return file.size()
-        finally:
-            file.close()
+        return size_of(self._view.handles.files, f"{self._view.handles.directory}/{name}")
 
 
 def has_erasures(transactions: Sequence[Transaction]) -> bool:

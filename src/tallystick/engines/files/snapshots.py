@@ -28,7 +28,7 @@ from tallystick import errors
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.event import canonical, ids
 from tallystick.store.commit import Outcome, Transaction
-from tallystick.store.filesystem import FULL, File, FileSystem, write_fully
+from tallystick.store.filesystem import FULL, File, FileSystem, size_of, write_file
 from tallystick.store.snapshots import FULL as WHOLE
 from tallystick.store.snapshots import Snapshot, within
 
@@ -64,7 +64,7 @@ class FileSnapshots:
         if not self._lifecycle().snapshots.get(id):
             return None
         try:
-            with self._opened(self._name(id)) as file:
+            with contextlib.closing(self._files.open_read(f"{self._directory}/{self._name(id)}")) as file:
                 return within(_body(id, _unpacked(file, bytes_max)), bytes_max)
         except (OSError, zlib.error, EOFError, msgspec.MsgspecError):
             return None
@@ -86,18 +86,9 @@ class FileSnapshots:
 
     def _size(self, name: str) -> int:
         try:
-            with self._opened(name) as file:
-                return file.size()
+            return size_of(self._files, f"{self._directory}/{name}")
         except OSError:
             return 0
-
-    @contextlib.contextmanager
-    def _opened(self, name: str) -> Iterator[File]:
-        file = self._files.open_read(f"{self._directory}/{name}")
-        try:
-            yield file
-        finally:
-            file.close()
 
     # --- with commits ----------------------------------------------------------------------------------------------
 
@@ -136,15 +127,7 @@ class FileSnapshots:
         """Stage the file of a snapshot, durably."""
         name = f"{name_of(snapshot.id)}.{next(_serials)}.tmp"
         self._staged[snapshot.id] = name
-        file = self._files.create(f"{self._directory}/{name}")
-        try:
-            at = 0
-            for data in _packed(snapshot):
-                write_fully(file, at, data)
-                at += len(data)
-            file.sync()
-        finally:
-            file.close()
+        write_file(self._files, f"{self._directory}/{name}", _packed(snapshot))
 
     def publish(self, ids_: Sequence[bytes]) -> None:
         """Rename staged files to their names, durably: the next frame names them."""

@@ -127,9 +127,9 @@ def unnamed_files(existing: Iterable[str], kept: Manifest) -> set[str]:
 
 
 def remove_old_files(storage: str | Path | Storage, kept: Manifest, existing: frozenset[str] | None = None) -> None:
-    """Remove superseded files whose grace period is over, and files of `there` and of its own run that `kept` lacks.
+    """Remove superseded files whose grace period is over, and files that `kept` lacks of `existing` and of its own run.
 
-    `there` was listed before `kept` was committed: a run that has written files since then may still commit them.
+    `existing` was listed before `kept` was committed: a run that has written files since then may still commit them.
     """
     storage, now = storage_at(storage), time.time_ns()
     found = archive_file_names(storage)

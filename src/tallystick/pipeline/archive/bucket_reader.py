@@ -2,7 +2,7 @@
 
 A file must have the hash, the columns and the number of rows that the manifest names. Its rows must be in order of
 position, within the bounds of its bucket, and have the digests of its blocks; the log records those digests, but not
-the hash. The statistics of a file are never used: whoever changed the file may have changed them too.
+the hash. The statistics of a file are never used: anyone who changed the file may have changed them too.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def read(
             count += batch.num_rows
             yield batch.select(list(names))
         if count != edges[end] - edges[begin]:
-            raise _damaged(storage, file, f"has {count} rows where its footer names {edges[end] - edges[begin]}")
+            raise _damaged(storage, file, f"has {count} rows, but its footer says {edges[end] - edges[begin]}")
 
 
 def require_file(storage: str | Path | Storage, file: BucketFile) -> None:
@@ -172,7 +172,9 @@ def damage_errors(storage: Storage, file: BucketFile) -> Iterator[None]:
     except MemoryError:
         raise
     except FileNotFoundError as problem:
-        raise _damaged(storage, file, "is missing (if `archive` ran meanwhile, run this again)") from problem
+        raise _damaged(
+            storage, file, "is missing (if an archive run has removed it in the meantime, run this again)"
+        ) from problem
     except (OSError, ValueError, KeyError, pa.ArrowException) as problem:
         raise _damaged(storage, file, f"cannot be read: {str(problem).partition(chr(10))[0]}") from problem
 

@@ -46,7 +46,7 @@ def page(found: GrowthReport) -> str:
         f"{_mib(found.size_a_month)} a month.</p>",
         "<h2>Events a day</h2>",
         _days_plot(found),
-        "<h2>Size, and where it leads</h2>",
+        "<h2>Size and forecast</h2>",
         _forecast_plot(found),
         _table(("in", "events", "size"), [(f"{i.days} days", f"{i.events:,}", _mib(i.size)) for i in found.forecasts]),
         "<h2>By type</h2>",

@@ -103,7 +103,7 @@ def apply_batch(batch: DataFrame, job: ProjectionJob, spark: SparkSession, bound
             except errors.ViewMoved:  # another runner was faster: see what is left to do
                 tries += 1
         name = job.projection.name
-        raise errors.ViewMoved(projection=name, epoch=0, expected="rows that rest", actual="moving all the time")
+        raise errors.ViewMoved(projection=name, epoch=0, expected="rows that do not move", actual="moving all the time")
 
 
 def _step(spark: SparkSession, job: ProjectionJob, store: Store, end: int, bounds: Bounds) -> int:
@@ -149,8 +149,8 @@ def checkpoint_of(spark: SparkSession, given: str | Path) -> str:
     if scheme in (None, "file") or isinstance(given, Path):
         return str(directory_at(given, what="checkpoint"))
     if not _is_known(spark, scheme):
-        need = f"with the jar {_JARS[scheme]} in Spark" if scheme in _JARS else "and Spark knows no such file system"
-        must = f"a directory, by its path or as file:///PATH, or a URL that Spark can reach: this one only {need}"
+        need = f"this one needs the jar {_JARS[scheme]}" if scheme in _JARS else "Spark does not know this file system"
+        must = f"a directory, by its path or as file:///PATH, or a URL that Spark can reach: {need}"
         raise errors.InvalidValue(what="checkpoint", value=redacted(given), must=must)
     return given
 

@@ -38,7 +38,7 @@ from tallystick.store.events import Problem
 
 PROBLEMS_MAX = 10_000
 PLACES_SENT_MAX = 100_000  # sent to every task, so that no event goes through a shuffle
-NO_WITNESS = "that the newest live events were cut off cannot be found without a witness outside of the store"
+NO_WITNESS = "without a witness outside of the store, a cut of the newest live events cannot be found"
 _PAGE = 10_000
 HEADS_DDL = "stream string, seq bigint, link binary"
 
@@ -135,7 +135,7 @@ def _undone_erasures(source: WholeLog) -> Iterator[str]:
     if source.erased:
         yield f"{len(source.erased)} payloads were erased since the last archive run, and its files still hold them"
     if left := archive_files.unlisted_files(source.storage, source.manifest):
-        yield f"{len(left)} files that no manifest names are in the archive, and may hold payloads that were erased"
+        yield f"{len(left)} files in the archive are not in its manifest, and may hold erased payloads"
 
 
 @contextmanager

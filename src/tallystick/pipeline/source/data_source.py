@@ -134,7 +134,7 @@ class TallystickSource(DataSource):
 
 def _require_append(options: Any, overwrite: bool) -> None:
     if overwrite:
-        reason = "a log is only ever appended to: use mode('append')"
+        reason = "a log cannot be overwritten: use mode('append')"
         raise errors.NotForSpark(what="overwrite", url=redacted(str(options.get("url"))), reason=reason)
 
 

@@ -95,7 +95,7 @@ def require_conditional_writes(storage: Storage, name: str, data: Callable[[], b
             storage.put_new(name, data())
         except Taken:
             return
-    must = "where a name is given once: this store ignores the condition of a write (If-None-Match: *)"
+    must = "where a name can be created only once: this store ignores the condition of a write (If-None-Match: *)"
     raise errors.InvalidValue(what=what, value=str(storage), must=must)
 
 
