@@ -70,7 +70,7 @@ def test_opening_heals_random_damages(samples: Path, tmp_path: Path, part: int) 
         shutil.rmtree(place)
 
 
-@pytest.mark.parametrize("from_end", [1, 20, 60])
+@pytest.mark.parametrize("from_end", [1, 8, 20])
 def test_a_damaged_table_of_compressed_members_is_written_again(samples: Path, tmp_path: Path, from_end: int) -> None:
     """LH-16: every event can still be read without the table, but verification names it until it is written again."""
     log = Path(shutil.copytree(samples / "killed" / "log", tmp_path / "log"))
@@ -86,7 +86,7 @@ def test_a_damaged_table_of_compressed_members_is_written_again(samples: Path, t
 
 def is_compressed(path: Path) -> bool:
     """Whether a segment has its frames in gzip members."""
-    header, file = open_segment(Disk(), str(path))
+    _, file = open_segment(Disk(), str(path))
     file.close()
     return isinstance(file, CompressedFile)
 
