@@ -1,6 +1,6 @@
 """Which tests `make test` runs, and how the tests are shared among workers.
 
-`make test` leaves out what is marked `heavy`: the directories in `HEAVY` except the files in `LIGHT`, files that kill
+`make test` leaves out what is marked `heavy`: what `HEAVY` lists except the files in `LIGHT`, files that kill
 processes, and tests that carry the mark. Starting Spark costs more than most of its tests, so all of them go to one
 worker; so do those that need a browser. Other workers get a file at a time. What takes long comes first.
 """
@@ -23,6 +23,14 @@ HEAVY = (
     "tests/mutants/",
     "tests/pipeline/",
     "tests/torture/",
+    "tests/files/test_pruned_as_in_memory.py",  # the rest: random histories, races, faults at every operation
+    "tests/ndjson/test_crash_states.py",
+    "tests/ndjson/test_nth_fault.py",
+    "tests/postgres/test_failover.py",
+    "tests/postgres/test_race.py",
+    "tests/server/test_schema.py",
+    "tests/server_ops/test_schema.py",
+    "tests/state/test_replay_equivalence.py",
 )
 LIGHT = ("test_dirsync_order.py", "test_disk_cases.py", "test_laboratory.py", "test_torn_tail.py")
 

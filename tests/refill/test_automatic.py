@@ -16,6 +16,8 @@ from click.testing import CliRunner
 import tallystick
 from tallystick import Store, errors
 from tallystick.cli.main import tally
+from tallystick.engines.disk import Disk
+from tallystick.engines.files.compressed import CompressedFile, open_segment
 from tallystick.server.service import open_service
 from tallystick.server.settings import Settings
 from tallystick.store import control
@@ -66,6 +68,27 @@ def test_opening_heals_random_damages(samples: Path, tmp_path: Path, part: int) 
             assert verify(store.log).problems == [], what
             assert events_of(store) == before, what
         shutil.rmtree(place)
+
+
+@pytest.mark.parametrize("from_end", [1, 8, 20])
+def test_a_damaged_table_of_compressed_members_is_written_again(samples: Path, tmp_path: Path, from_end: int) -> None:
+    """LH-16: every event can still be read without the table, but verification names it until it is written again."""
+    log = Path(shutil.copytree(samples / "killed" / "log", tmp_path / "log"))
+    path = next(each for each in sorted(log.glob("*_*.log")) if is_compressed(each))
+    content = bytearray(path.read_bytes())
+    content[-from_end] ^= 1
+    path.write_bytes(content)
+    with tallystick.open(f"files:{log}", readonly=True) as store:
+        assert any("table of compressed members" in problem.reason for problem in verify(store.log).problems)
+    with tallystick.open(f"files:{log}", refill_from=f"files:{samples / 'killed' / 'log'}") as store:
+        assert verify(store.log).problems == []
+
+
+def is_compressed(path: Path) -> bool:
+    """Whether a segment has its frames in gzip members."""
+    _, file = open_segment(Disk(), str(path))
+    file.close()
+    return isinstance(file, CompressedFile)
 
 
 @pytest.mark.parametrize("engine", sample.ENGINES)

@@ -43,3 +43,10 @@ def test_every_file_that_a_module_opens_is_installed(root: Path, setuptools: dic
     shipped = {path for pattern in setuptools["package-data"]["tallystick"] for path in source.glob(pattern)}
     others = {path for path in source.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
     assert others - shipped == set()
+
+
+def test_every_heavy_test_exists(root: Path) -> None:
+    """The list of what `make test` leaves out names folders and files that there are."""
+    from tests.conftest import HEAVY
+
+    assert [place for place in HEAVY if not (root / place).exists()] == []

@@ -183,7 +183,6 @@ def _replay(
 def _named(handler: Any, reference: str) -> Any:
     """The handler, with its exceptions reported as its own and not as ours."""
     from tallystick import errors
-    from tallystick.projections.reasons import reason_of
 
     def handle(event: Any) -> None:
         try:
@@ -191,7 +190,7 @@ def _named(handler: Any, reference: str) -> Any:
         except errors.TallyError:
             raise
         except Exception as problem:
-            reason = reason_of(problem)
+            reason = errors.reason_of(problem)
             raise errors.HandlerFailed(handler=reference, position=event.position, reason=reason) from problem
 
     return handle

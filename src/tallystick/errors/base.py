@@ -11,7 +11,10 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 __all__ = [
     "TallyError",
     "copy",
+    "reason_of",
 ]
+
+REASON_CHARACTERS_MAX = 500
 
 
 @dataclass_transform(kw_only_default=True)
@@ -60,6 +63,17 @@ Failure = TypeVar("Failure", bound=BaseException)
 def copy(failure: Failure) -> Failure:
     """The same exception without its traceback, for another thread or task to raise."""
     return type(failure)(**failure.values) if isinstance(failure, TallyError) else failure
+
+
+def reason_of(problem: BaseException) -> str:
+    """The class and the message of an exception of user code, as a text that every engine can store, shortened."""
+    try:
+        message = str(problem)
+    except Exception:  # user code makes the message too
+        message = "it cannot be shown"
+    text = f"{type(problem).__name__}: {message}"[:REASON_CHARACTERS_MAX]
+    storable = text.encode(errors="backslashreplace").decode().replace("\0", "\\x00")  # no lone surrogates
+    return storable[:REASON_CHARACTERS_MAX]
 
 
 def _rebuild(kind: type[TallyError], values: dict[str, Any]) -> TallyError:

@@ -8,7 +8,6 @@ accepted, unless the catalog is closed. Types that begin with `tally.` are the s
 from __future__ import annotations
 
 import hashlib
-import importlib
 import inspect
 import math
 import textwrap
@@ -20,6 +19,7 @@ import msgspec
 from tallystick import errors
 from tallystick.event import canonical, ids, names, secret_rules
 from tallystick.event.model import Event, UnreadableEvent, UpcastEvent
+from tallystick.event.reference import load
 
 if TYPE_CHECKING:  # pydantic takes 0.1 s to import, and only users with models need it
     from pydantic import BaseModel
@@ -243,14 +243,7 @@ class Catalog:
     @staticmethod
     def load(reference: str) -> Catalog:
         """The catalog at MODULE:NAME."""
-        module_name, colon, name = reference.partition(":")
-        if not (module_name and colon and name):
-            raise errors.InvalidValue(what="catalog", value=reference, must="MODULE:NAME, such as shop.events:catalog")
-        try:
-            found = getattr(importlib.import_module(module_name), name)
-        except Exception as problem:  # the module is the user's, and may do anything
-            reason = f"{type(problem).__name__}: {problem}"
-            raise errors.NotLoadable(reference=reference, reason=reason) from problem
+        found = load(reference, what="catalog", example="shop.events:catalog")
         if not isinstance(found, Catalog):
             reason = f"it is a {type(found).__name__}, not a tallystick Catalog"
             raise errors.NotLoadable(reference=reference, reason=reason)

@@ -16,7 +16,6 @@ from tallystick.event import names
 from tallystick.event.model import Event
 from tallystick.projections.lag import Lag, lag_at
 from tallystick.projections.places import require_order
-from tallystick.projections.reasons import reason_of
 from tallystick.store.deadletters import DeadLetter
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.store import Store
@@ -101,7 +100,7 @@ class Consumer:
             event.type,
             self._attempts,
             self.store.clock(),
-            reason_of(problem),
+            errors.reason_of(problem),
         )
         self.store.log.dead_letters.park(letter)
 

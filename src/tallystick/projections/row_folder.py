@@ -12,7 +12,6 @@ from tallystick import errors
 from tallystick.event import canonical
 from tallystick.event.model import Event
 from tallystick.projections import merged_order, model
-from tallystick.projections.reasons import reason_of
 from tallystick.projections.summary.compiled import Accounts
 from tallystick.projections.summary.model import Summary
 from tallystick.store.selection import Selection
@@ -124,7 +123,7 @@ class RowFolder:
         except errors.TallyError:
             raise
         except Exception as problem:
-            raise self._failed(None, reason_of(problem)) from problem
+            raise self._failed(None, errors.reason_of(problem)) from problem
         return self._applied(state, its)
 
     def _applied(self, state: Any, its: list[Event]) -> Any:
@@ -137,7 +136,7 @@ class RowFolder:
         except errors.TallyError:
             raise
         except Exception as problem:
-            raise self._failed(event, reason_of(problem)) from problem
+            raise self._failed(event, errors.reason_of(problem)) from problem
         return state
 
     def _encoded(self, states: dict[str, Any], grouped: dict[str, list[Event]]) -> list[ViewRow]:

@@ -25,7 +25,6 @@ from tallystick.event.model import Event
 from tallystick.projections import model
 from tallystick.projections.live import BATCH_EVENTS, WAIT_SECONDS
 from tallystick.projections.places import PlaceKeeper, require_order
-from tallystick.projections.reasons import reason_of
 from tallystick.store import cursors
 from tallystick.store.selection import Selection
 from tallystick.store.store import Store
@@ -106,7 +105,7 @@ class TableRunner:
                 stream=event.stream,
                 seq=event.seq,
                 position=event.position,
-                reason=reason_of(problem),
+                reason=errors.reason_of(problem),
             ) from problem
 
     def _place(self, session: Session, epoch: int | None) -> Place:

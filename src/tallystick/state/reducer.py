@@ -11,7 +11,6 @@ anything else: not on the clock, the order of keys or the identity of objects. T
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
@@ -20,6 +19,7 @@ import msgspec
 from tallystick import errors
 from tallystick.event import canonical, names
 from tallystick.event.model import Event
+from tallystick.event.reference import load as load_object
 
 Scope = Literal["stream", "store"]
 Apply = Callable[[Any, Event], Any]
@@ -166,12 +166,4 @@ def registry(given: Iterable[Any]) -> tuple[Reducer, ...]:
 
 def load(reference: str) -> Reducer:
     """The reducer at MODULE:NAME."""
-    module_name, colon, name = reference.partition(":")
-    if not (module_name and colon and name):
-        raise errors.InvalidValue(what="reducer", value=reference, must="MODULE:NAME, such as shop.state:Balance")
-    try:
-        found = getattr(importlib.import_module(module_name), name)
-    except Exception as problem:  # the module is the user's, and may do anything
-        reason = f"{type(problem).__name__}: {problem}"
-        raise errors.NotLoadable(reference=reference, reason=reason) from problem
-    return as_reducer(found)
+    return as_reducer(load_object(reference, what="reducer", example="shop.state:Balance"))

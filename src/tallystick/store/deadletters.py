@@ -9,9 +9,6 @@ import msgspec
 
 from tallystick import errors
 
-REASON_CHARACTERS_MAX = 500
-
-
 _PAGE = 1000
 
 

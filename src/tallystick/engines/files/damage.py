@@ -14,6 +14,7 @@ import msgspec
 from tallystick import errors
 from tallystick.engines.files import frame as frames
 from tallystick.engines.files import index_file, segment
+from tallystick.engines.files.compressed import CompressedFile
 from tallystick.engines.files.discovery import Discovery
 from tallystick.engines.files.frame import Body, Frame
 from tallystick.engines.files.handles import Handles
@@ -54,8 +55,9 @@ class SurveyedSegment(msgspec.Struct):
 
     @property
     def is_damaged(self) -> bool:
-        """Whether something of it is lost, even if only the header."""
-        return self.item is None or any(isinstance(piece, Gap) for piece in self.left)
+        """Whether something of it is lost, even if only the header or the table of its compressed members."""
+        lacks_table = isinstance(self.file, CompressedFile) and not self.file.has_table
+        return self.item is None or lacks_table or any(isinstance(piece, Gap) for piece in self.left)
 
     @property
     def gaps(self) -> list[Gap]:

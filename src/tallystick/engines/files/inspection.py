@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 from tallystick import errors
@@ -60,7 +61,7 @@ def _segment_problems(item: Segment, handles: Handles, following: int | None) ->
         header, file = open_segment(handles.files, path)
     except segment.BadHeader as problem:
         return [Problem("segment", f"{item.name}: {problem}", item.header.first_position)]
-    try:
+    with closing(file):
         if header.identity != item.identity:
             raise Renamed(item.name)
         if header != item.header:
@@ -70,8 +71,6 @@ def _segment_problems(item: Segment, handles: Handles, following: int | None) ->
             reason = f"{item.name}: its table of compressed members is damaged; it is read by walking over the members"
             found.append(Problem("segment", reason, item.header.first_position))
         return found
-    finally:
-        file.close()
 
 
 def _unindexed(item: Segment, header: Header, handles: Handles) -> Segment:

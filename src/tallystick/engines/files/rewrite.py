@@ -173,8 +173,7 @@ class Rewriter:
         self, staged: str, header: Header, drafts: Iterable[FrameDraft], *, encoding: int, erased: int
     ) -> Header:
         """Write the drafts, durably; returns the header with its ending."""
-        file = self._files.create(staged)
-        try:
+        with contextlib.closing(self._files.create(staged)) as file:
             packer = Packer(file, header.identity, encoding=encoding)
             position = header.first_position
             for draft in drafts:
@@ -186,8 +185,6 @@ class Rewriter:
             header = msgspec.structs.replace(header, ending=ending)
             packer.finish(header)
             return header
-        finally:
-            file.close()
 
     def _frame(self, draft: FrameDraft, identity: bytes, offset: int, *, deflate: bool) -> bytearray:
         count = draft.next_position - draft.first_position
@@ -201,11 +198,8 @@ class Rewriter:
         assert header.ending is not None
         fresh = Segment(name, header, self._handles, end=header.ending.end)
         fresh.org_before = org_before
-        file = as_plain(self._files.open_read(staged), header)
-        try:
+        with contextlib.closing(as_plain(self._files.open_read(staged), header)) as file:
             holes: list[Hole] = fresh.index_all(file, end=fresh.end)
-        finally:
-            file.close()
         if holes or (fresh.covered_end, fresh.next_position) != (fresh.end, header.ending.next_position):
             raise OSError(f"{staged} does not read back as it was written")
         return fresh
