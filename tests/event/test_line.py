@@ -9,7 +9,7 @@ import pytest
 
 import tallystick
 from tallystick import errors
-from tallystick.event.line import line, lines, parse_stored
+from tallystick.event.line import line, lines, parse_new, parse_stored
 from tallystick.event.model import Event
 from tallystick.testing.builders import event, named
 
@@ -83,3 +83,11 @@ def test_a_line_of_no_event_is_a_value_error() -> None:
     ):
         with pytest.raises(ValueError):  # any of them: whoever reads lines says which line
             parse_stored(wrong)
+
+
+@pytest.mark.parametrize("claim", ["seq", "checksum", "link"])
+def test_a_claim_that_is_null_is_refused(stored: list[Event], claim: str) -> None:
+    """RB-10: otherwise the line of an export that lost its hash would be appended without being checked."""
+    given = msgspec.json.decode(line(stored[0])) | {claim: None}
+    with pytest.raises(errors.InvalidInput, match=claim):
+        parse_new(msgspec.json.encode(given))

@@ -38,6 +38,14 @@ def test_every_route_names_exactly_one_need() -> None:
     """CP-10: the app has no other kind of route, so every request is authorised for the need of its route."""
     for route in all_routes():
         assert isinstance(route, Route), route
+
+
+def test_a_matched_route_is_named_in_the_scope() -> None:
+    """CP-13: metrics and the log name the route of a request, with every version of the router."""
+    for route in all_routes():
+        address = re.sub(r"{[^}]*}", "1", route.path)
+        for method in (route.method, "TRACE"):
+            assert route.matches({"method": method, "path": address})[1]["route"] is route
         assert isinstance(route.need, Need), route.path
 
 

@@ -34,6 +34,7 @@ from tallystick.event.model import Event, NewEvent
 FRAME = b'{"tally":'  # the start of a line of an export that is not an event: see `tallystick.moving.frame`
 _pair = msgspec.json.Decoder(tuple[msgspec.Raw, msgspec.Raw]).decode
 _OPEN = ord("{")
+_CLAIMS = ("seq", "checksum", "link")
 
 
 @lru_cache(maxsize=1 << 16)
@@ -159,9 +160,13 @@ class NewEventLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 def parse_new(text: bytes) -> NewEventLine:
     """The new event of a line; refused by name if it is not one."""
     found = canonical.parse(text, what="line")
-    if type(found) is dict and found.get("payload", text) is None:
-        reason = "its payload was erased, so it cannot be appended: `tally export --whole` moves erased events too"
-        raise errors.InvalidInput(reason=reason)
+    if type(found) is dict:
+        if found.get("payload", text) is None:
+            reason = "its payload was erased, so it cannot be appended: `tally export --whole` moves erased events too"
+            raise errors.InvalidInput(reason=reason)
+        for key in _CLAIMS:
+            if found.get(key, text) is None:
+                raise errors.InvalidInput(reason=f"its {key!r} is null: a claim is checked, or left out")
     try:
         return msgspec.convert(found, NewEventLine)
     except msgspec.ValidationError as problem:

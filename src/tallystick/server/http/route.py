@@ -78,7 +78,7 @@ class Route(BaseRoute):
         if found is None:
             return Match.NONE, {}
         match = Match.FULL if scope["method"] == self.method else Match.PARTIAL
-        return match, {"path_params": found.groupdict()}
+        return match, {"path_params": found.groupdict(), "route": self}  # metrics and logs name the route
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request for this path."""
