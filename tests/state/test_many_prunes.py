@@ -78,6 +78,6 @@ def test_a_list_that_leaves_a_snapshot_out_is_found(marked: Store, total: Reduce
     fact = facts.SnapshotsDropped(stream="", snapshots=[], reason="forged", standing={})
     marked.record([(facts.STORE_SNAPSHOTS, NewEvent(facts.SNAPSHOT_DROPPED, fact.payload))])
     (problem,) = verify(marked.log).problems
-    assert "not those that stood then" in problem.reason
+    assert "not those that existed then" in problem.reason
     with pytest.raises(errors.SnapshotUnusable):
         state.protect(marked, "", next(iter(marked.log.snapshots.ids())))
