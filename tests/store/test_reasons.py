@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import tallystick
+from tallystick import errors
 from tallystick.cli.main import COMMANDS
 from tallystick.store import reasons
 from tallystick.store.events import Problem
@@ -62,3 +64,24 @@ def test_a_sentence_takes_its_values() -> None:
     assert reasons.HEAD_ELSEWHERE.of("order/1", 2, end=1, listed=2) == Problem(
         "head", "the log ends at seq 1, the store says 2", 0, "order/1", 2
     )
+
+
+def test_the_index_of_a_damaged_segment_is_to_be_kept(tmp_path: Path) -> None:
+    """A damaged segment makes its index differ too; without the index, questions about other streams are refused."""
+    url = f"files:{tmp_path / 'log'}"
+    with tallystick.open(url, segment_bytes_max=4096, compress_bytes_min=1) as store:
+        for number in range(60):
+            store.append("order/1", tallystick.NewEvent("noted", {"number": number}))
+        store.log.reclaim(compress_before=1 << 62, progress=lambda done: None)
+    sealed = min((tmp_path / "log").glob("*_001.log"))
+    content = bytearray(sealed.read_bytes())
+    content[1000] ^= 1
+    sealed.write_bytes(content)
+    with tallystick.open(url, readonly=True) as store:
+        found = {problem.what for problem in store.verify().problems}
+        assert {"hole", "index"} <= found
+        assert store.stream_head("order/2") is None
+    (tmp_path / "log" / "index" / sealed.name).with_suffix(".idx").unlink()
+    with tallystick.open(url, readonly=True) as store, pytest.raises(errors.Damaged):
+        store.stream_head("order/2")
+    assert "If the segment is damaged, keep it" in reasons.ADVICE["index"]

@@ -56,7 +56,10 @@ ADVICE = {
     "opening": _RESTORE,
     "mark": _RESTORE,
     "structure": _RESTORE,
-    "index": "Stop the writer and delete the file of the index. Opening the store builds it again from its segment.",
+    "index": (
+        "If its segment is sound, stop the writer and delete the file of the index: opening the store builds it again. "
+        "If the segment is damaged, keep it: only the index knows what was there."
+    ),
     "id": _FACTS,
     "record": "Run `tally doctor --repair`: it verifies everything and writes the record again.",
     "writer": "Open the store again: recovery decides what is stored.",
