@@ -103,9 +103,9 @@ def test_a_parent_cannot_be_pruned(make_bench: Any, flow: Any, engine: str) -> N
     with bench.open() as store:
         runs.start(store, flow, run="monday", workspace=bench.workspace, inputs=bench.inputs)
         runs.fork(store, "monday", "total", child="fork", workspace=str(bench.root / "fork"))
-        plan = state.pruning.plan(store, "run/monday", before=10, accept=True)
+        plan = state.prune_plan.plan(store, "run/monday", before=10, accept=True)
         assert any("run/fork" in reason for reason in plan.refusals)
-        free = state.pruning.plan(store, "run/fork", before=2, accept=True)
+        free = state.prune_plan.plan(store, "run/fork", before=2, accept=True)
         assert not any("forked" in reason for reason in free.refusals)
 
 

@@ -21,8 +21,7 @@ from tallystick.state.fold import Until, replay
 from tallystick.state.reducer import Reducer
 from tallystick.state.shelf import SnapshotEntry
 from tallystick.state.snapshots import control, draft, dropped_facts, end_of, fold, named, retry_on_new_facts
-from tallystick.store import facts
-from tallystick.store.events import PAGE_EVENTS
+from tallystick.store import facts, iterate
 from tallystick.store.maintenance import Cut, Maintenance
 from tallystick.store.snapshots import Snapshot
 from tallystick.store.store import Store
@@ -99,11 +98,10 @@ def _not_archived(store: Store, found: Plan, archive: Archive | None) -> str | N
     if archive is None:
         return "no archive holds the events"
     after = found.before - 1 - found.count
-    while page := store.log.read_stream(found.stream, after=after, until=found.before - 1, limit=PAGE_EVENTS):
+    for page in iterate.stream_pages(store.log, found.stream, after=after, until=found.before - 1):
         reason = archive.why_not(page)
         if reason is not None:
             return reason
-        after = page[-1].seq
     return None
 
 
@@ -200,14 +198,10 @@ def _check_replay(store: Store, found: Plan, item: Reducer, entry: SnapshotEntry
 
 def _check_forks(store: Store, found: Plan) -> None:
     """Events that a fork refers to stay: they are its only history."""
-    after = 0
-    about = facts.stream_about(found.stream)
-    while page := store.log.read_stream(about, after=after, limit=PAGE_EVENTS):
-        for event in page:
-            if event.type == facts.FORKED:
-                child = facts.parse(event, facts.Forked).child
-                found.refusals.append(f"{child!r} was forked from it and has its history here")
-        after = page[-1].seq
+    for event in iterate.stream(store.log, facts.stream_about(found.stream)):
+        if event.type == facts.FORKED:
+            child = facts.parse(event, facts.Forked).child
+            found.refusals.append(f"{child!r} was forked from it and has its history here")
 
 
 def _check_steps(found: Plan, mine: Sequence[Reducer], last: Event) -> None:
@@ -275,12 +269,8 @@ def prune(
 
 def _is_mixed(store: Store, found: Plan, org: str) -> bool:
     """Whether some of the removed events do not name the stream's org: later nobody can tell."""
-    after = found.before - 1 - found.count
-    while page := store.log.read_stream(found.stream, after=after, until=found.before - 1, limit=PAGE_EVENTS):
-        if any(event.about.org != org for event in page):
-            return True
-        after = page[-1].seq
-    return False
+    removed = iterate.stream(store.log, found.stream, after=found.before - 1 - found.count, until=found.before - 1)
+    return any(event.about.org != org for event in removed)
 
 
 def _at_cut(store: Store, found: Plan, reducers: Sequence[Reducer]) -> list[tuple[Snapshot, facts.Snapshotted]]:

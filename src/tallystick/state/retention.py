@@ -23,7 +23,6 @@ from tallystick.store import iterate
 from tallystick.store.maintenance import Reclaimed
 from tallystick.store.store import Store
 
-_PAGE = 1000
 COMMANDS_FORGOTTEN_MAX = 10_000
 
 
@@ -193,13 +192,11 @@ def covered_boundary(
             covered = min(covered, state.seq)
         else:
             through = min(through, state.position)
-    boundary, after = 0, _cut(store, stream)
-    while page := store.log.read_stream(stream, after=after, until=covered, limit=_PAGE):
-        for event in page:
-            recorded = store.log.recorded_at(event.position)
-            if recorded is None or recorded >= horizon or event.position > through:
-                return boundary or "no step ended in what is old and covered"
-            if all(item.ends_step(event) for item in mine):
-                boundary = event.seq + 1
-        after = page[-1].seq
+    boundary = 0
+    for event in iterate.stream(store.log, stream, after=_cut(store, stream), until=covered):
+        recorded = store.log.recorded_at(event.position)
+        if recorded is None or recorded >= horizon or event.position > through:
+            break
+        if all(item.ends_step(event) for item in mine):
+            boundary = event.seq + 1
     return boundary or "no step ended in what is old and covered"
