@@ -87,7 +87,7 @@ def test_a_line_of_no_event_is_a_value_error() -> None:
 
 @pytest.mark.parametrize("claim", ["seq", "checksum", "link"])
 def test_a_claim_that_is_null_is_refused(stored: list[Event], claim: str) -> None:
-    """RB-10: otherwise the line of an export that lost its hash would be appended without being checked."""
+    """Otherwise the line of an export that lost its hash would be appended without being checked."""
     given = msgspec.json.decode(line(stored[0])) | {claim: None}
     with pytest.raises(errors.InvalidInput, match=claim):
         parse_new(msgspec.json.encode(given))

@@ -41,7 +41,7 @@ def test_every_route_names_exactly_one_need() -> None:
 
 
 def test_a_matched_route_is_named_in_the_scope() -> None:
-    """CP-13: metrics and the log name the route of a request, with every version of the router."""
+    """CP-14: metrics, the log and idempotency keys use the route of a request, with every version of the router."""
     for route in all_routes():
         address = re.sub(r"{[^}]*}", "1", route.path)
         for method in (route.method, "TRACE"):
