@@ -1,7 +1,7 @@
 """A catalog as one JSON document: the JSON Schema of every version of every type.
 
 `{"tallystick_catalog": 1, "types": {TYPE: {"current": N, "versions": {"1": SCHEMA, …}, "upcasters": [1, …]}}}`, with
-keys sorted, so that the same catalog gives the same bytes. `upcasters` lists the versions that one leaves.
+keys sorted, so that the same catalog gives the same bytes. `upcasters` lists the versions that have an upcaster.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def export_text(catalog: Catalog) -> str:
 
 
 def require_document(document: Any, *, what: str = "the catalog") -> None:
-    """Refuse what was not made by `export`, or by a newer one."""
+    """Refuse a document that was not made by `export`, or was made by a newer version of it."""
     if not isinstance(document, dict) or MARK not in document:
         raise errors.NotLoadable(reference=what, reason=f"it was not made by `tally schema export`: it has no {MARK!r}")
     if document[MARK] != FORMAT:

@@ -1,13 +1,13 @@
-"""What a secret looks like: forms of values, names of keys, and what is harmless all the same.
+"""What a secret looks like: formats of values, names of keys, and what is harmless although it looks like one.
 
-Known formats are refused, no more is promised. Not seen: a secret that is encoded again (base64, gzip), split over
-fields, a plain word without a telling key, and an unknown format. There is no entropy rule: ids, hashes and public
-keys are random by design.
+Known formats are refused; nothing else is promised. These are missed: a secret that is encoded again (base64, gzip) or
+split over fields, a plain word under a harmless key, and an unknown format. There is no entropy rule: ids, hashes and
+public keys are random by design.
 
-Each form is written once and used twice: on the text of a single string, to decide, and inside `WIRE`, on the
-canonical bytes of a whole commit, to find out cheaply that there is nothing to decide. So whatever a form finds in a
-text, it must find in the JSON of that text, where a quote or backslash has a backslash in front, and a newline is
-spelt `\\n`. A form therefore allows neither, allows both without a count, or brings its own `wire`.
+Each pattern is written once and used twice: on the text of a single string, to decide, and inside `WIRE`, on the
+canonical bytes of a whole commit, to find out cheaply that there is nothing to decide. So everything that a pattern
+finds in a text it must also find in the JSON of that text, where a quote or backslash follows a backslash and a newline is
+written `\\n`. A pattern therefore allows neither, allows any number of both, or has its own `wire`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import msgspec
 import re2
 
-_MEMORY_BYTES_MAX = 64 << 20  # of the automaton; past it re2 goes on slower, never wrong
-_JOIN = rb"""[\\"' :=\[(]+"""  # what stands between a name and its value, in JSON inside of JSON too
+_MEMORY_BYTES_MAX = 64 << 20  # of the automaton; above it re2 is slower, but never wrong
+_JOIN = rb"""[\\"' :=\[(]+"""  # what may be between a name and its value, also in JSON inside JSON
 _START = rb"(?:^|[^0-9A-Za-z])"
 _START_WIRE = rb"(?:^|[^0-9A-Za-z]|\\[bfnrt]|\\u00[01][0-9a-f])"
 _TOKEN = rb"[0-9A-Za-z._~+/=-]"
@@ -28,10 +28,10 @@ KEY_NAME = "key-name"
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One form of a secret.
+    """One format of a secret.
 
-    `inside`: may begin in the middle of a word. `named`: is also looked for in "key: value". `harmless`: says of what
-    was matched that it is none after all.
+    `inside`: may start in the middle of a word. `named`: is also searched for in "key: value". `harmless`: whether a
+    match is not a secret after all.
     """
 
     name: str
@@ -43,13 +43,13 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Match(NamedTuple):
-    """Which rule matched, and how many characters: never which."""
+    """The rule that matched, and the number of characters, but never the characters."""
 
     rule: str
     length: int
 
 
-# --- what is harmless all the same -----------------------------------------------------------------------------------
+# --- what is harmless although it matches ----------------------------------------------------------------------
 
 _MASK = re.compile(
     r"[*•●]+|[xX]{3,}|\.{3,}|…|-+|#{3,}"
@@ -64,7 +64,7 @@ _REFERENCE = re.compile(
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether a text stands in the place of a secret: nothing, a mask, or a reference into a vault."""
+    """Whether a text is a placeholder for a secret: empty, a mask, or a reference into a vault."""
     text = value.strip()
     return not text or _MASK.fullmatch(text) is not None or _REFERENCE.fullmatch(text) is not None
 
@@ -131,7 +131,7 @@ RULES = (
 
 # --- names of keys ---------------------------------------------------------------------------------------------------
 
-# Only the end of a key counts, so that secret_version_id, password_changed_at and token_count pass by themselves.
+# Only the end of a key counts, so that secret_version_id, password_changed_at and token_count are not refused.
 _KEY = (
     rb"(?i:pass[_-]?(?:word|wd|phrase)|pwd|secret|api[_. -]?key|bearer"
     rb"|(?:access|auth|bearer|refresh|session)[_. -]?token"
@@ -146,7 +146,7 @@ _PATH = re.compile(r"~?/\S*|~|[A-Za-z]:[\\/].*")
 
 def _compile(form: bytes) -> Any:
     options = re2.Options()
-    options.encoding = re2.Options.Encoding.LATIN1  # bytes: under UTF-8 each negated class is many states
+    options.encoding = re2.Options.Encoding.LATIN1  # bytes: in UTF-8 each negated class needs many states
     options.never_capture = True
     options.log_errors = False
     options.max_mem = _MEMORY_BYTES_MAX
@@ -165,7 +165,7 @@ def _alternation(start: bytes, *, wire: bool, rules: tuple[Rule, ...] = RULES) -
 
 
 WIRE = _compile(_joined([_alternation(_START_WIRE, wire=True), _KEY_WIRE]))
-"""Over canonical bytes: finds at least what the rules below find, and hardly anything else."""
+"""For canonical bytes: finds at least everything that the rules below find, and little else."""
 
 _ANY = _compile(_alternation(_START, wire=False))
 _EACH = tuple((rule, _compile(_alternation(_START, wire=False, rules=(rule,)))) for rule in RULES)
@@ -180,7 +180,7 @@ def match_text(text: str) -> Match | None:
 
 
 def match_pair(key: str, value: str, *, adjacent: bool = True) -> Match | None:
-    """The first rule that finds a secret in a value because of its key. `adjacent`: nothing stands between them."""
+    """The first rule that finds a secret in a value because of its key. `adjacent`: nothing is between them."""
     found = _first(_NAMED, f"{key}: {value}".encode()) if adjacent else None
     if found is None and is_secret_name(key, value) and not is_placeholder(value):
         found = Match(KEY_NAME, len(value))
@@ -205,5 +205,5 @@ def _first(rules: tuple[tuple[Rule, Any], ...], raw: bytes) -> Match | None:
 
 
 def _before(found: bytes) -> int:
-    """How much of a match is the boundary in front of it."""
+    """How many characters of a match are the boundary before it."""
     return 0 if found[:1].isalnum() else 1

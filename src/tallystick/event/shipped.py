@@ -2,13 +2,13 @@
 
 | type | model | in a stream |
 |---|---|---|
-| `command_event` | `CommandEvent` | of the agent's session: a tool call and what validation said of it |
-| `spec_loaded` | `SpecLoaded` | `run/<id>`: the specification that the run is held to |
-| `evidence_submitted` | `EvidenceSubmitted` | `run/<id>`: something to be judged |
-| `evaluation_completed` | `EvaluationCompleted` | `run/<id>`: the judgement |
+| `command_event` | `CommandEvent` | of the agent's session: a tool call and the result of its validation |
+| `spec_loaded` | `SpecLoaded` | `run/<id>`: the specification that the run must fulfil |
+| `evidence_submitted` | `EvidenceSubmitted` | `run/<id>`: something to be evaluated |
+| `evaluation_completed` | `EvaluationCompleted` | `run/<id>`: the result |
 | `transcript_exported` | `TranscriptExported` | `run/<id>`: what left the store, and its hash |
 
-The run's id is the stream's name, and who, when and why stand in the meta: neither is repeated in the payload.
+The stream's name is the run's id, and the meta says who, when and why. The payload repeats neither.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SpecLoaded(BaseModel):
 
 @catalog.event("evidence_submitted")
 class EvidenceSubmitted(BaseModel):
-    """Evidence was handed in, whole or by its hash."""
+    """Evidence was submitted, in full or as its hash."""
 
     evidence_id: Name
     kind: Name
@@ -57,7 +57,7 @@ class EvidenceSubmitted(BaseModel):
 
 @catalog.event("evaluation_completed")
 class EvaluationCompleted(BaseModel):
-    """The evidence was held against the specification."""
+    """The evidence was compared with the specification."""
 
     evaluation_id: Name
     spec_id: Name
@@ -69,7 +69,7 @@ class EvaluationCompleted(BaseModel):
 
 @catalog.event("transcript_exported")
 class TranscriptExported(BaseModel):
-    """The transcript of a run was handed out."""
+    """The transcript of a run was exported."""
 
     transcript_id: Name
     format: Name

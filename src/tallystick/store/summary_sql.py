@@ -1,8 +1,8 @@
-"""Aggregates over the events of a log, as a query that is the same text for every dialect of SQL but for a few words.
+"""Aggregates over the events of a log, as a query with the same text for every dialect of SQL except a few words.
 
-    fields of payloads as JSON text  →  values, judged  →  ranks  →  aggregates by key and window
+    fields of payloads as JSON text  →  checked values  →  ranks  →  aggregates by key and window
 
-What is put together here are templates of ours, whole numbers, and names of a plain form; values are bound.
+The query is built only from our own templates, whole numbers, and plain names. Values are bound.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tallystick.store.views import BY_KIND, BY_PAYLOAD, BY_STREAM
 
 INTEGER, DECIMAL, TEXT, ANY = "a whole number", "a decimal", "a text", "any value"
 HEADS = 5
-"""So many columns come before the aggregates: the key (as JSON text, if it is from the payload), the window, and the
-first positions: of the group, of a value that its measure does not take, and of an event that is not as it was."""
+"""The number of columns before the aggregates: the key (as JSON text, if it is from the payload), the window, and the first
+positions: of the group, of a value that its measure does not accept, and of an event that was changed."""
 
 
 class Aggregate(msgspec.Struct, frozen=True):
-    """What is computed of one field: `sql` are templates over its JSON text `{t}` and its value `{v}`."""
+    """What is computed from one field: `sql` are templates over its JSON text `{t}` and its value `{v}`."""
 
     sql: tuple[str, ...]
     takes: str = ANY
@@ -32,7 +32,7 @@ class Aggregate(msgspec.Struct, frozen=True):
 
 
 class SummaryQuery(msgspec.Struct, frozen=True):
-    """Aggregates of the events of these types, by key and by windows of so many ns (0: one for all)."""
+    """Aggregates of the events of these types, by key and by windows of this many ns (0: a single one)."""
 
     key: str
     types: tuple[str, ...]
@@ -41,17 +41,17 @@ class SummaryQuery(msgspec.Struct, frozen=True):
 
 
 class AggregateSyntax(NamedTuple):
-    """How a dialect writes the aggregates that are not the same everywhere; `{0}` is the column."""
+    """How a dialect writes the aggregates that differ between dialects; `{0}` is the column."""
 
     latest: str
     distinct: str
     ranked: str
     in_order: str = "{0}"
-    """A text that is compared by its code points."""
+    """A text that is compared by code points."""
 
 
 class PayloadSyntax(NamedTuple):
-    """How a dialect looks into a payload; `{p}` is a path as it writes paths, `{t}` the JSON text found there."""
+    """How a dialect reads a payload; `{p}` is a path in its syntax, `{t}` the JSON text at that path."""
 
     path: Callable[[Sequence[str]], str]
     json: str
@@ -64,10 +64,10 @@ class PayloadSyntax(NamedTuple):
 
 @runtime_checkable
 class AnswersSummaries(Protocol):
-    """A log whose database computes over its events."""
+    """A log whose database can compute aggregates over its events."""
 
     def summed(self, asked: SummaryQuery, *, until: int) -> list[tuple[Any, ...]]:
-        """The answer up to a position, of one snapshot. A log of which a part was pruned or lost is refused."""
+        """The result up to a position, from one snapshot. A log is refused if a part was pruned or lost."""
 
 
 # --- from payloads to values -----------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def _window(window_ns: int) -> str:
 
 
 def _of(one: Aggregate, text: str) -> str:
-    """The value, unless the measure is of other types of events. Names of types need no escaping."""
+    """The value, unless the measure is for other types of events. Type names need no escaping."""
     if not one.of:
         return text
     named = ", ".join(f"'{type_}'" for type_ in one.of)
@@ -144,7 +144,7 @@ def _of(one: Aggregate, text: str) -> str:
 
 
 def filled(query: str, asked: SummaryQuery, extracting: PayloadSyntax, collecting: AggregateSyntax) -> str:
-    """A statement with its four places filled; a comma stands before what its own columns are followed by."""
+    """A statement with its four placeholders filled. A comma follows its own columns."""
     for place, text in {
         "/* the aggregates */": "".join(f", {sql}" for sql in collected(collecting, asked)),
         "/* the ranks */": "".join(f", {sql}" for sql in ranked(asked)),
@@ -159,7 +159,7 @@ def filled(query: str, asked: SummaryQuery, extracting: PayloadSyntax, collectin
 
 
 def ranked(asked: SummaryQuery) -> list[str]:
-    """The columns `r…`: which number a value is, the largest being the first."""
+    """The columns `r…`: the rank of a value; the largest is 1."""
     sized = [at for at, one in enumerate(asked.aggregates) if one.size]
     order = "row_number() OVER (PARTITION BY key, win ORDER BY {v} DESC NULLS LAST)"
     return [f"{order.format(v=f'v{at:d}')} AS r{at:d}" for at in sized]
