@@ -6,8 +6,8 @@ public keys are random by design.
 
 Each pattern is written once and used twice: on the text of a single string, to decide, and inside `WIRE`, on the
 canonical bytes of a whole commit, to find out cheaply that there is nothing to decide. So everything that a pattern
-finds in a text it must also find in the JSON of that text, where a quote or backslash follows a backslash and a newline is
-written `\\n`. A pattern therefore allows neither, allows any number of both, or has its own `wire`.
+finds in a text it must also find in the JSON of that text, where a quote or backslash follows a backslash and a newline
+is `\\n`. A pattern therefore allows neither, allows any number of both, or has its own `wire`.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from tallystick.store.views import BY_KIND, BY_PAYLOAD, BY_STREAM
 
 INTEGER, DECIMAL, TEXT, ANY = "a whole number", "a decimal", "a text", "any value"
 HEADS = 5
-"""The number of columns before the aggregates: the key (as JSON text, if it is from the payload), the window, and the first
-positions: of the group, of a value that its measure does not accept, and of an event that was changed."""
+"""The number of columns before the aggregates: the key (as JSON text, if it is from the payload), the window, and the
+first positions: of the group, of a value that its measure does not accept, and of an event that was changed."""
 
 
 class Aggregate(msgspec.Struct, frozen=True):
