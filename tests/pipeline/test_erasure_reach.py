@@ -70,11 +70,11 @@ def test_what_a_killed_run_left_goes_with_the_next_run(
     (place / archive_files.STAGING / "mine.txt").write_text("somebody else's")
     erase(log)
     assert len(holders(place)) == 2
-    assert any("no manifest names" in text for text in verify(spark, log, place).unsure)
+    assert any("not in its manifest" in text for text in verify(spark, log, place).unsure)
     archive(spark, log, place)
     assert holders(place) == []
     assert (place / archive_files.STAGING / "mine.txt").exists()
-    assert not any("no manifest names" in text for text in verify(spark, log, place).unsure)
+    assert not any("not in its manifest" in text for text in verify(spark, log, place).unsure)
 
 
 def _kill(*_: object) -> Manifest:

@@ -60,16 +60,18 @@ def test_a_single_append_gives_the_reason_of_a_refusal(store: Store) -> None:
     assert [event.seq for event in store.read_stream("order/a")] == [1]
 
 
-def test_one_thread_uses_one_connection_and_many_share_few(reopen: Callable[..., Store]) -> None:
-    """CP-02: one thread uses one connection; more threads than connections all get their turn."""
-    store = reopen(connections_max=2)
+def test_one_thread_uses_few_connections_and_many_share_few(reopen: Callable[..., Store]) -> None:
+    """CP-02: one thread needs one connection, next to the one that publishes; with few, all threads get their turn."""
+    store = reopen(connections_max=8)
     connections = store.log._connections
     assert isinstance(connections, ServerConnections)
     used = set()
     for _ in range(20):
         with connections.connection() as connection:
             used.add(connection.info.backend_pid)
-    assert len(used) == 1
+    assert len(used) <= 2
+    store.close()
+    store = reopen(connections_max=2)
 
     def append(name: int) -> None:
         for _ in range(10):

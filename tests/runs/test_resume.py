@@ -156,7 +156,7 @@ def test_force_runs_a_node_again_and_what_follows(store: Store, pipe: Pipe) -> N
     pipe.taken()
     runs.resume(store, pipe.flow(), "r", force=["b"])
     assert pipe.taken() == ["b", "c"]
-    with pytest.raises(errors.NodeFault, match="no node"):
+    with pytest.raises(errors.NodeFault, match="not a node"):
         runs.resume(store, pipe.flow(), "r", force=["z"])
 
 
