@@ -22,7 +22,7 @@ demo: $(STAMP)-spark ## write 200,000 events, kill the writer half-way, prove th
 demo-postgres: $(STAMP)-test ## the same on a real PostgreSQL server, which it starts
 	$(RUN) -m examples.demo --engine postgres --dir demo-data/postgres --events 20000 $(ARGS)
 
-test: $(STAMP)-test ## run the tests while you work: all but Spark, browsers, benchmarks and other long ones; 6 minutes
+test: $(STAMP)-test ## run the tests while you work: all but Spark, browsers, benchmarks and other long ones; 8 minutes
 	$(RUN) -m pytest -n $(WORKERS) --dist loadfile -m 'not heavy' $(ARGS)
 
 test-all: $(STAMP)-test $(MOTO) ## run all tests that a change must pass, as .ci/run does; 25 minutes
