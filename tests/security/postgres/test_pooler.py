@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -11,6 +15,7 @@ import pytest
 
 import tallystick
 from tallystick import Event, NewEvent, Selection, Store, errors
+from tallystick.engines.postgres.connections import ServerConnections
 from tallystick.projections import TableRunner
 from tallystick.store.verify import verify
 from tallystick.testing import upkeep
@@ -23,6 +28,39 @@ pytestmark = pytest.mark.security
 
 Login = Callable[..., str]
 ORGS = ("acme", "bolt")
+
+
+@pytest.fixture(autouse=True)
+def messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Record what connections send. PgBouncer holds a server for a flush, and no answer to that gives it back."""
+    set_up = ServerConnections._set_up
+    with ExitStack() as files:
+
+        def traced(self: ServerConnections, connection: psycopg.Connection[Any]) -> None:
+            file = files.enter_context(tempfile.NamedTemporaryFile("w", dir=tmp_path, prefix="messages-", delete=False))
+            connection.pgconn.trace(file.fileno())
+            set_up(self, connection)
+
+        monkeypatch.setattr(ServerConnections, "_set_up", traced)
+        yield
+    for record in tmp_path.glob("messages-*"):
+        assert _held_by_a_flush(record.read_text(errors="replace")) == []
+
+
+_MESSAGE = re.compile(r"^\S+ \S+\t([FB])\t\d+\t(\w+)(?:\t (.*))?$", re.MULTILINE)
+
+
+def _held_by_a_flush(record: str) -> list[str]:
+    """The ends of transactions before which a flush was the last message that was sent."""
+    found, last = [], ""
+    for message in _MESSAGE.finditer(record):
+        sender, kind, status = message.groups()
+        if sender == "F":
+            last = kind
+        elif kind == "ReadyForQuery" and status == "I" and last == "Flush":
+            found.append(message.group())
+    assert "ReadyForQuery" in record
+    return found
 
 
 def _own(org: str, number: int) -> NewEvent:

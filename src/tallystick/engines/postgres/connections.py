@@ -255,7 +255,7 @@ class ServerConnections(_ReadStatements):
             yield connection
 
     def _fetch_from_pool(self, query: Any, values: Any) -> list[tuple[Any, ...]]:
-        """Through a pooler it is one round trip too: the transaction, its scope and the statement go together."""
+        """Through a pooler, the beginning of the transaction and the statement go in one round trip, too."""
         if not self.pooled:
             return super()._fetch_from_pool(query, values)
         with self._translated(), self.raw_connection() as connection:
@@ -263,16 +263,27 @@ class ServerConnections(_ReadStatements):
                 with connection.pipeline():
                     self.begin(connection)
                     answer = connection.execute(query, values, binary=True)
-                    connection.execute("COMMIT")
-                begun = self._begun.pop(connection)
-                if self._is_on_checked_server(begun):
-                    return answer.fetchall()
+                self.require_same_history(connection)
+                connection.execute("COMMIT")
             except BaseException:
                 if not connection.closed:
                     connection.rollback()
                 raise
-        with self.transaction() as connection:  # another server responded: check it, and ask again there
-            return connection.execute(query, values, binary=True).fetchall()
+            return answer.fetchall()
+
+    @contextmanager
+    def committing(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
+        """Send what the block executes in one round trip, and commit in the same one unless there is a pooler.
+
+        At the end of a pipeline psycopg asks for a flush. PgBouncer assigns a server to a client that sends anything,
+        and takes it back at the next end of a transaction, which does not come after a flush.
+        """
+        with connection.pipeline():
+            yield
+            if not self.pooled:
+                connection.execute("COMMIT")
+        if self.pooled:
+            connection.execute("COMMIT")
 
     def renew(self) -> None:
         """Replace the connections that the server closed."""

@@ -190,7 +190,7 @@ class Writer:
     def _write(self, connection: psycopg.Connection[Any], ledger: Ledger, promised: int | None) -> int:
         """Write what passed, and commit. Returns the position of the first event, as promised to inline projections."""
         written = None
-        with connection.pipeline():
+        with self._connections.committing(connection):
             if ledger.rows:
                 name, values = batches.written_by(ledger, recorded=self._clock())
                 written = connection.execute(statements.named(name), values, prepare=True)
@@ -205,7 +205,6 @@ class Writer:
                 connection.execute(statements.named("write_commands"), commands.values_of(ledger.commands))
             if ledger.maintenance is not None:
                 maintenance.maintain(connection, ledger.maintenance, ledger.rows)
-            connection.execute("COMMIT")
         if written is None:
             return 0
         return _number(written) if promised is None else promised
