@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import shutil
 import sqlite3
 from pathlib import Path
@@ -58,6 +59,45 @@ def test_a_damaged_database_is_set_aside_and_made_again(opened: Any, directory: 
     with opened() as store:
         assert store.report().recovered == ()
         assert store.load_checkpoint("mailer") == 6
+
+
+def test_no_flipped_bit_blocks_the_log(opened: Any, directory: Path) -> None:
+    """SAFE-02: whatever a flip makes of header, schema and rows, appends go on, and a loss is reported."""
+    with opened() as store:
+        fill(store)
+    path = directory / "beside.db"
+    whole = path.read_bytes()
+    chosen = random.Random(5)
+    written = [offset for offset, byte in enumerate(whole) if byte and offset > 100]
+    blocked, silent = [], []
+    for offset in [*range(100), *chosen.sample(written, 250)]:
+        bit = chosen.randrange(8)
+        path.write_bytes(whole[:offset] + bytes([whole[offset] ^ 1 << bit]) + whole[offset + 1 :])
+        try:
+            with opened() as store:
+                store.append("order/2", events(1))
+                with contextlib.suppress(errors.CheckpointDamaged):  # names the consumer, and only it has to wait
+                    place, reported = store.load_checkpoint("mailer"), " ".join(store.report().recovered)
+                    silent += [(offset, bit)] if place != 4 and "beside.db" not in reported else []
+        except errors.TallyError as problem:
+            blocked.append((offset, bit, problem.message))
+        for left in directory.glob("beside.db*"):
+            left.unlink()
+    assert blocked == []
+    assert silent == []
+
+
+def test_an_older_or_newer_format_is_refused_by_name(opened: Any, directory: Path) -> None:
+    """It is not damage, and may hold places of consumers: nothing is moved, and the message says what to do."""
+    with opened() as store:
+        fill(store)
+    for version, said in ((0, "older"), (9, "newer")):
+        with contextlib.closing(sqlite3.connect(directory / "beside.db")) as other:
+            other.execute("ALTER TABLE checkpoints ADD COLUMN note TEXT" if version == 0 else "SELECT 1")
+            other.execute(f"PRAGMA user_version = {version}")
+        with pytest.raises(errors.TallyError, match=said):
+            opened()
+    assert list((directory / "quarantine").glob("beside.db*")) == []
 
 
 def test_a_reader_is_told_that_it_is_no_part_of_the_log(opened: Any, directory: Path) -> None:

@@ -115,7 +115,7 @@ SEAL_OVER_ANOTHER = Reason("fingerprint", "a fingerprint was sealed here over an
 SEAL_OVER_NOTHING = Reason("fingerprint", "a fingerprint was sealed here, and the log ends at {end}")
 
 FACT_MALFORMED = Reason("fact", "the fact does not have its form: {problem}")
-FACT_MISPLACED = Reason("fact", "a fact about {subject} does not belong into this stream")
+FACT_MISPLACED = Reason("fact", "a fact about {subject} does not belong in this stream")
 FACT_OF_EARLIER_CUT = Reason("fact", "it prunes up to seq {through}, after {before} was pruned")
 FACT_OF_SECOND_ERASURE = Reason("fact", "seq {seq} was erased before")
 FACT_OF_WRONG_SEAL = Reason("fact", "the fingerprint does not follow from its link and state hash")

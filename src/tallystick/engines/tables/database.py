@@ -15,6 +15,8 @@ from tallystick.engines.tables.readers import Readers
 from tallystick.engines.tables.writer import SqliteWriter
 
 CHECKED_BYTES_MAX = 256 << 20  # more would delay an opening by seconds
+_VERSIONS_AT = slice(18, 20)  # in SQLite's header: the version that a writer must know, and a reader
+_VERSION_MAX = 2  # with a write-ahead log
 
 
 class Database:
@@ -112,18 +114,23 @@ def resting_mode(path: str) -> str:
     return "ro" if os.path.exists(wal) and os.path.getsize(wal) else "ro&immutable=1"
 
 
-def damage_in(path: str) -> str:
-    """What SQLite finds wrong with the structure of a file. Empty if nothing, or if the file is too large to check."""
-    if os.path.getsize(path) > CHECKED_BYTES_MAX:
-        return ""
+def damage_in(path: str, tables: tuple[str, ...]) -> str:
+    """What is wrong with the structure of a side database. Pages are not inspected in a file that is too large."""
+    with open(path, "rb") as file:
+        versions = file.read(_VERSIONS_AT.stop)[_VERSIONS_AT]
+    if max(versions, default=0) > _VERSION_MAX:
+        return "its header names an unknown version of the format, and SQLite would not write to it"
     try:
         with closing(connect(os.path.realpath(path), mode="rw")) as connection:
-            found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+            found = "ok"
+            if os.path.getsize(path) <= CHECKED_BYTES_MAX:
+                found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+            return schema.damage_in(connection, tables, path=path) if found == "ok" else found
     except sqlite3.Error as problem:
-        return str(problem) if translate.is_damage(problem) else ""
+        unknown = translate.code_of(problem) == sqlite3.SQLITE_ERROR  # no statement here is in error by itself
+        return str(problem) if unknown or translate.is_damage(problem) else ""
     except UnicodeDecodeError as problem:  # in a message that quotes the damaged text
         return str(problem)
-    return "" if found == "ok" else found
 
 
 @contextmanager

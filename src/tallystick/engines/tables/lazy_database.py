@@ -94,7 +94,7 @@ class LazyDatabase:
 
     def quarantine(self, folder: str, *, time_ns: int) -> list[str]:
         """Move a damaged database into a folder, and report it. For the one writer of the log, before it uses it."""
-        name, damage = os.path.basename(self._path), damage_in(self._path) if self.exists else ""
+        name, damage = os.path.basename(self._path), damage_in(self._path, self._tables) if self.exists else ""
         if not damage:
             return []
         for suffix in ("", "-wal", "-shm", MARK):
@@ -155,7 +155,7 @@ class LazyDatabase:
     def _inspected(self, database: Database) -> Database:
         """A database that was just opened, inspected for damage and lost writes."""
         if self._has_mark:
-            if damage := damage_in(self._path):
+            if damage := damage_in(self._path, self._tables):
                 database.close()
                 raise errors.Damaged(first=0, last=0, reason=damage)
             with database.reading() as connection:

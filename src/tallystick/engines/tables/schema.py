@@ -65,12 +65,28 @@ def normal(sql: str) -> str:
 
 
 def create(connection: sqlite3.Connection, tables: tuple[str, ...], *, path: str) -> None:
-    """Create what a side database lacks of its tables. One of an earlier format, which has no number, is refused."""
+    """Create the tables of a side database, unless it has them. Damage is refused as damage."""
+    if damage := damage_in(connection, tables, path=path):
+        raise errors.Damaged(first=0, last=0, reason=damage)
     migrations.migrate(VersionedFile(connection), [Migration(_SIDE_FORMAT, "schema", script(*tables))])
+
+
+def damage_in(connection: sqlite3.Connection, tables: tuple[str, ...], *, path: str) -> str:
+    """What is wrong with the tables of a side database. One of another format is not damaged: it is refused by name."""
+    version = VersionedFile(connection).version()
     found, expected = definitions(connection), _definitions_of(tables)
-    for name, what in differences({name: sql for name, sql in found.items() if name in expected}, expected):
-        todo = "move it away, and consumers and projections start again"
-        raise errors.ReadFailed(path=path, reason=f"its format is older, or damaged ({name} {what}): {todo}")
+    ours = {name: sql for name, sql in found.items() if name in expected}
+    if version == 0:  # nothing is created yet, or an earlier version wrote it
+        expected = {name: sql for name, sql in expected.items() if name in ours}
+    wrong = next(differences(ours, expected), None)
+    if wrong is None:
+        return ""
+    if version > _SIDE_FORMAT:
+        raise errors.NewerFormat(path=path, found=version, known=_SIDE_FORMAT)
+    if version < _SIDE_FORMAT:
+        reason = "its format is older: move it away, and consumers and projections start again"
+        raise errors.ReadFailed(path=path, reason=reason)
+    return " ".join(wrong)
 
 
 @cache
