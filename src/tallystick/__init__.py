@@ -5,9 +5,11 @@ from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event, NewEvent
 from tallystick.opening import accept_loss, open, refill
 from tallystick.store.commit import Appended
+from tallystick.store.conditions import Consultation
 from tallystick.store.expectation import ANY, NO_STREAM, Expected
 from tallystick.store.ledger import Head
 from tallystick.store.page import Page
+from tallystick.store.query import Marker, Query, match
 from tallystick.store.selection import Selection, select
 from tallystick.store.store import Store
 
@@ -18,15 +20,19 @@ __all__ = [
     "NO_STREAM",
     "Appended",
     "Catalog",
+    "Consultation",
     "Event",
     "Expected",
     "Head",
+    "Marker",
     "NewEvent",
     "Page",
+    "Query",
     "Selection",
     "Store",
     "accept_loss",
     "errors",
+    "match",
     "open",
     "refill",
     "select",

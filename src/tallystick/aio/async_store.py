@@ -20,6 +20,7 @@ from tallystick.store.commit import Appended
 from tallystick.store.events import PAGE_EVENTS
 from tallystick.store.expectation import ANY, Expected
 from tallystick.store.prepare import Part, Request
+from tallystick.store.query import Marker, Query
 from tallystick.store.selection import EVERYTHING, Selection, select
 from tallystick.store.store import Store
 
@@ -89,29 +90,42 @@ class AsyncStore:
     # --- writing ---------------------------------------------------------------------------------------------------
 
     async def append(
-        self, stream: str, events: NewEvent | Sequence[NewEvent], *, expected: Expected | int = ANY
+        self,
+        stream: str,
+        events: NewEvent | Sequence[NewEvent],
+        *,
+        expected: Expected | int = ANY,
+        unless: Marker | Query | None = None,
     ) -> Appended:
-        """Append to one stream, all or nothing, and wait until it is on disk."""
+        """Append to one stream, all or nothing, and wait until it is on disk. `unless` as in `Store.append`."""
         one = isinstance(events, NewEvent) or not isinstance(events, Iterable)  # other things are refused by name
         given: Any = [events] if one else list(events)  # type: ignore[arg-type]
         if self._committer.is_full:
             await self._committer.room()
-        return (await self._committer.enqueue(Request([Part(stream, given, expected)])))[0]
+        return (await self._committer.enqueue(Request([Part(stream, given, expected)], unless=unless)))[0]
 
     async def append_batch(
-        self, stream: str, events: Sequence[NewEvent], *, expected: Expected | int = ANY
+        self,
+        stream: str,
+        events: Sequence[NewEvent],
+        *,
+        expected: Expected | int = ANY,
+        unless: Marker | Query | None = None,
     ) -> Appended:
         """Append several events to one stream: `append` under the name that one expects for a batch."""
-        return await self.append(stream, events, expected=expected)
+        return await self.append(stream, events, expected=expected, unless=unless)
 
     async def append_all(
-        self, parts: Iterable[tuple[str, Sequence[NewEvent], Expected | int] | Part]
+        self,
+        parts: Iterable[tuple[str, Sequence[NewEvent], Expected | int] | Part],
+        *,
+        unless: Marker | Query | None = None,
     ) -> list[Appended]:
         """Append to several streams in one commit, all or nothing: (stream, events, expected) each."""
         given = [part if isinstance(part, Part) else Part(*part) for part in parts]
         if not given:
             raise errors.InvalidValue(what="parts", value=[], must="at least one (stream, events, expected)")
-        return await self.submit(Request(given))
+        return await self.submit(Request(given, unless=unless))
 
     async def submit(self, request: Request) -> list[Appended]:
         """Append one request, all or nothing, in one commit with others that wait: for our own layers."""

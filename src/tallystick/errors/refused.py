@@ -6,6 +6,7 @@ from tallystick.errors.base import TallyError
 
 __all__ = [
     "AcceptRefused",
+    "ConditionFailed",
     "Conflict",
     "DuplicateId",
     "HistoryPruned",
@@ -38,6 +39,15 @@ class Conflict(Refused):
     stream: str
     expected: int
     actual: int
+
+
+class ConditionFailed(Refused):
+    """An event that the writer did not see matches the query on which its decision depends."""
+
+    template = "the condition does not hold: {found} matches {query}"
+    advice = "Consult the query again, decide again, and append with the new marker."
+    query: str
+    found: str
 
 
 class DuplicateId(Refused):

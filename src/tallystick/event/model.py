@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from tallystick import errors
-from tallystick.event import canonical
+from tallystick.event import canonical, tags
 
 Draft: TypeAlias = "tuple[str, int, bytes, int, bytes, bytes, bytes, bytes | None]"
 """What an appender has decided about an event: the fields that `InDraft` numbers."""
@@ -54,7 +55,8 @@ class NewEvent(msgspec.Struct, frozen=True):
     """An event to be appended.
 
     `payload` is a JSON object: a dict, a Pydantic model, or JSON text as bytes. The other fields are filled in if they
-    are left out: the version by the catalog (otherwise 1), the id by a new UUIDv7, the time by the clock.
+    are left out: the version by the catalog (otherwise 1), the id by a new UUIDv7, the time by the clock. `tags` go
+    into the meta, where they can never be erased (see `tallystick.event.tags`).
     """
 
     type: str
@@ -64,14 +66,18 @@ class NewEvent(msgspec.Struct, frozen=True):
     id: bytes | uuid.UUID | None = None
     time: int | None = None
     signature: bytes | None = None
+    tags: Sequence[str] = ()
 
 
 class About(msgspec.Struct, frozen=True, gc=False):
-    """The org, app and env in the meta of an event."""
+    """What the meta of an event says of its scope, its actor and its causes."""
 
     org: Any = None
     app: Any = None
     env: Any = None
+    actor_id: Any = None
+    correlation_id: Any = None
+    causation_id: Any = None
 
 
 _about = msgspec.json.Decoder(About).decode
@@ -106,12 +112,17 @@ class Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def about(self) -> About:
-        """Its org, app and env. The rest of its meta is not decoded; it may contain what no reader can decode."""
+        """Its scope, actor and causes. The rest of its meta is not decoded; it may contain what no reader can."""
         try:
             return _about(self.meta)
         except msgspec.DecodeError:
             canonical.decode(self.meta, position=self.position)
             raise
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Its tags, sorted."""
+        return tags.stored(self.meta)
 
     @property
     def erased(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tallystick import errors
-from tallystick.event import ids, names
+from tallystick.event import ids, names, tags
 
 ACTOR_TYPES = ("user", "service_principal", "system")
 TEXT_KEYS = frozenset(
@@ -85,9 +85,12 @@ def check_meta(meta: dict[str, Any]) -> None:
         raise errors.NotCanonical(
             what="meta", pointer="/actor_type", reason="it must be one of " + ", ".join(ACTOR_TYPES)
         )
-    tags = meta.get("tags")
-    if tags is not None and (type(tags) is not dict or not all(type(value) is str for value in tags.values())):
-        raise errors.NotCanonical(what="meta", pointer="/tags", reason="tags must be an object of texts")
+    given = meta.get(tags.KEY)
+    if given is None or (type(given) is dict and all(type(value) is str for value in given.values())):
+        return
+    if type(given) is not list or tags.normal(given) != given:
+        reason = "tags must be a sorted list of texts without repeats, or labels, an object of texts"
+        raise errors.NotCanonical(what="meta", pointer="/tags", reason=reason)
 
 
 def complete(profile: Profile, meta: dict[str, Any], *, id_: bytes, index: int, type_: str) -> dict[str, Any]:

@@ -250,7 +250,9 @@ def _drafts(store: Store, lines: Sequence[ImportLine]) -> list[Draft]:
 def _preparer(store: Store, *, guarded: bool) -> Preparer:
     """The preparation of this store's appends, without writing. Without the guard where it would warn a second time."""
     chosen = guard.make(store.settings["secrets"]) if guarded else None
-    return Preparer(profile=store.profile, clock=store.clock, catalog=store.catalog, guard=chosen)
+    return Preparer(
+        profile=store.profile, clock=store.clock, catalog=store.catalog, guard=chosen, condition=store.conditions.of
+    )
 
 
 def _compare(line: ImportLine, made: Event) -> None:

@@ -13,7 +13,7 @@ from tallystick.moving import frame
 from tallystick.store import capabilities, facts, iterate
 from tallystick.store.claims import Claims, read_claims
 from tallystick.store.events import EventLog
-from tallystick.store.maintenance import Cut
+from tallystick.store.maintenance import Cut, PrunedEvent
 from tallystick.store.page import Hole
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.store import Store
@@ -125,11 +125,10 @@ class _WholeExport:
                 yield from map(_line, page.events)
             self._progress(page.through)
 
-    def _pruned_lines(self, found: list[tuple[int, bytes]]) -> Iterator[bytes]:
+    def _pruned_lines(self, found: list[PrunedEvent]) -> Iterator[bytes]:
         self._pruned += len(found)
         for at in range(0, len(found), frame.PRUNED_MAX):
-            some = [(position, id_.hex()) for position, id_ in found[at : at + frame.PRUNED_MAX]]
-            yield frame.encode(frame.PrunedLine(some))
+            yield frame.encode(frame.pruned_line(found[at : at + frame.PRUNED_MAX]))
 
     def _erased(self, events: list[Event], claims: Claims) -> Iterator[bytes]:
         gone = [event for event in events if event.payload is None]
@@ -175,16 +174,16 @@ def _require_checksums(events: list[Event]) -> None:
 
 
 class _PrunedEvents:
-    """The positions and ids of pruned events, given out in order of position."""
+    """What is kept of pruned events, given out in order of position."""
 
-    def __init__(self, found: Iterator[tuple[int, bytes]]) -> None:
+    def __init__(self, found: Iterator[PrunedEvent]) -> None:
         self._found = found
         self._next = next(found, None)
 
-    def through(self, position: int) -> list[tuple[int, bytes]]:
+    def through(self, position: int) -> list[PrunedEvent]:
         """Those up to a position that were not given out before."""
         taken = []
-        while self._next is not None and self._next[0] <= position:
+        while self._next is not None and self._next.position <= position:
             taken.append(self._next)
             self._next = next(self._found, None)
         return taken

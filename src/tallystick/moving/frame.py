@@ -2,7 +2,7 @@
 
     {"tally":"export","format":1,"store_id","engine","profile","head","cuts","erased","ordered"}      the first line
     {"tally":"cut","stream","through","link","first_position","last_position","count","org","fact"}   a pruned stream
-    {"tally":"pruned","events":[[position, id], …]}                  positions and ids of pruned events
+    {"tally":"pruned","events":[[position, id, type, org, tags], …]}    what is kept of pruned events
     {"tally":"erased","events":[[position, fact], …]}                erased events, and the facts about them
     {"tally":"snapshot","id","body","more"}                          a snapshot's body in base64, in pieces
     {"tally":"end","events","pruned","cuts","snapshots","head","sha256"}                              the last line
@@ -16,14 +16,15 @@ its positions mean nothing elsewhere.
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec
 
 from tallystick import errors
-from tallystick.event import limits
+from tallystick.event import limits, names, tags
 from tallystick.event.line import FRAME
-from tallystick.store.maintenance import Cut
+from tallystick.store.maintenance import Cut, PrunedEvent
 from tallystick.store.transfer import FoundingCut
 
 FORMAT = 1
@@ -78,16 +79,42 @@ class CutLine(msgspec.Struct, frozen=True, tag_field="tally", tag="cut"):
         return FoundingCut(cut, self.fact)
 
 
-class PrunedLine(msgspec.Struct, frozen=True, tag_field="tally", tag="pruned"):
-    """Positions and ids of pruned events."""
+class PrunedEntry(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """What is kept of one pruned event. Type, org and tags may be missing if an earlier version pruned it."""
 
-    events: list[tuple[int, str]]
+    position: int
+    id: str
+    type: str | None = None
+    org: str | None = None
+    tags: tuple[str, ...] = ()
+
+    @property
+    def kept(self) -> PrunedEvent:
+        """The entry as the receiving store takes it."""
+        return PrunedEvent(self.position, bytes.fromhex(self.id), self.type, self.org, self.tags)
+
+
+class PrunedLine(msgspec.Struct, frozen=True, tag_field="tally", tag="pruned"):
+    """What is kept of pruned events."""
+
+    events: list[PrunedEntry]
 
     def check(self) -> None:
         """Raise `ValueError` for a value that it cannot have."""
-        for position, id_ in self.events:
-            _check_positions(position)
-            _check_bytes(id_, 16)
+        for entry in self.events:
+            _check_positions(entry.position)
+            _check_bytes(entry.id, 16)
+            if entry.type is not None:
+                names.check_type(entry.type)
+            if entry.org is not None:
+                names.check_label("org", entry.org)
+            if tags.normal(entry.tags) != list(entry.tags):
+                raise ValueError("the tags of a pruned event are not sorted")
+
+
+def pruned_line(found: Sequence[PrunedEvent]) -> PrunedLine:
+    """The line about some pruned events."""
+    return PrunedLine([PrunedEntry(each.position, each.id.hex(), each.type, each.org, each.tags) for each in found])
 
 
 class ErasedLine(msgspec.Struct, frozen=True, tag_field="tally", tag="erased"):

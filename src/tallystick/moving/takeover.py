@@ -18,7 +18,7 @@ from tallystick.store import capabilities, facts
 from tallystick.store.checkpoints import Checkpoint
 from tallystick.store.claims import Claims, check_cuts, read_claims
 from tallystick.store.commit import Transaction
-from tallystick.store.maintenance import Maintenance
+from tallystick.store.maintenance import Maintenance, PrunedEvent
 from tallystick.store.store import Store
 from tallystick.store.transfer import MOVING, FoundingCut, Transfer, check_form
 
@@ -36,7 +36,7 @@ class Takeover:
         self._stored = self._after = self._log.head()  # events up to here are compared, those after it are written
         self._last = 0  # the position of the last event that came
         self._cuts: list[FoundingCut] = []
-        self._pruned: list[tuple[int, bytes]] = []
+        self._pruned: list[PrunedEvent] = []
         self._body = bytearray()
         self._facts: dict[int, int] = {}  # position of an erased event -> position of the fact about it
         self._erased: dict[tuple[str, int], int] = {}
@@ -54,13 +54,16 @@ class Takeover:
 
     def gone(self, line: frame.PrunedLine | frame.ErasedLine) -> None:
         """Positions whose events were pruned, or whose payloads were erased."""
-        if any(position <= self._last for position, _ in line.events):
+        positions = (
+            [each.position for each in line.events] if isinstance(line, frame.PrunedLine) else list(dict(line.events))
+        )
+        if any(position <= self._last for position in positions):
             raise errors.InvalidInput(reason="it comes after an event with a later position")
         if isinstance(line, frame.ErasedLine):
             self._facts |= dict(line.events)
             return
         self._counts["pruned"] += len(line.events)
-        self._pruned += [(position, bytes.fromhex(id_)) for position, id_ in line.events]
+        self._pruned += [entry.kept for entry in line.events]
 
     def event(self, event: Event, size: int, number: int) -> None:
         """An event, with the size and the number of its line."""
@@ -93,7 +96,7 @@ class Takeover:
             raise errors.InvalidInput(reason=reason)
         if digest != line.sha256:
             raise errors.InvalidInput(reason="the lines before it were changed: their SHA-256 is different")
-        if any(position > self._after for position, _ in self._pruned):
+        if any(gone.position > self._after for gone in self._pruned):
             raise errors.InvalidInput(reason="positions after the last event were pruned")
         self._finish()
 
@@ -121,14 +124,14 @@ class Takeover:
         if not events:
             return
         until = events[-1].position
-        pruned = tuple(gone for gone in self._pruned if self._after < gone[0] <= until)
+        pruned = tuple(gone for gone in self._pruned if self._after < gone.position <= until)
         cuts = tuple(self._cuts) if self._after == 0 else ()
         erased = {event.position: self._facts.get(event.position, 0) for event in events if event.payload is None}
         if any(event.type == facts.SNAPSHOTTED for event in events):
             self._await_snapshots()
         self._log.receive(Transfer(after=self._after, events=tuple(events), pruned=pruned, cuts=cuts, erased=erased))
         self._after = until
-        self._pruned = [gone for gone in self._pruned if gone[0] > until]
+        self._pruned = [gone for gone in self._pruned if gone.position > until]
         self._facts = {position: fact for position, fact in self._facts.items() if position > until}
         self._progress.imported += len(events)
         self._progress.pruned += len(pruned)

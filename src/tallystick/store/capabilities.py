@@ -13,6 +13,9 @@ ANY_STREAM = "any_stream"  # a stream can have any well-formed name
 MAINTENANCE = "maintenance"  # pruning, erasing, and snapshots inside the store
 COMMANDS = "commands"  # records of commands, written in the commit of their events
 TRANSFER = "transfer"  # taking over part of another log at its positions
+CONDITIONS = "conditions"  # an append can depend on a query of types and tags
 RUN_TABLES = "run_tables"  # SQL tables of runs
 
-ALL = frozenset({DURABLE, GLOBAL_ORDER, MULTI_STREAM, ANY_STREAM, MAINTENANCE, COMMANDS, TRANSFER, RUN_TABLES})
+ALL = frozenset(
+    {DURABLE, GLOBAL_ORDER, MULTI_STREAM, ANY_STREAM, MAINTENANCE, COMMANDS, TRANSFER, CONDITIONS, RUN_TABLES}
+)

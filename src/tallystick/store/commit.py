@@ -16,6 +16,7 @@ from tallystick.store.expectation import Expected
 from tallystick.store.idempotency import CommandRecord
 from tallystick.store.leases import LEASED_KIND
 from tallystick.store.maintenance import Maintenance
+from tallystick.store.query import Condition
 
 _LEASED = LEASED_KIND + "/"
 
@@ -63,7 +64,8 @@ class Write(msgspec.Struct):
 class Transaction(msgspec.Struct):
     """Writes that commit together or not at all, and what else happens with them.
 
-    `require` lists streams that must still end at a seq, whether they are written or not. `command` is recorded with
+    `require` lists streams that must still end at a seq, whether they are written or not. `unless` is a condition: it
+    fails if more events match than its writer has seen. `command` is recorded with
     the writes; if it is recorded already, the transaction is refused. `maintenance` changes what is stored, as a
     control fact in the writes says.
     """
@@ -75,6 +77,7 @@ class Transaction(msgspec.Struct):
     require: tuple[tuple[str, int], ...] = ()
     command: CommandRecord | None = None
     maintenance: Maintenance | None = None
+    unless: Condition | None = None
 
 
 class Appended(msgspec.Struct, frozen=True):

@@ -12,8 +12,9 @@ from tallystick.store.checkpoints import Checkpoints
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.deadletters import DeadLetters
 from tallystick.store.idempotency import CommandRecords
-from tallystick.store.maintenance import Cut, Reclaimed
+from tallystick.store.maintenance import Cut, PrunedEvent, Reclaimed
 from tallystick.store.page import Hole, Page, StreamInfo
+from tallystick.store.query import Query
 from tallystick.store.run_documents import RunDocuments
 from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
@@ -28,6 +29,17 @@ if TYPE_CHECKING:
     from tallystick.store.transfer import Transfer
 
 PAGE_EVENTS = 1000
+
+
+class Consulted(msgspec.Struct, frozen=True):
+    """The events that match a query. `head` was proven before they were read; `beyond` of the matching are past it.
+
+    `beyond` counts what matches past the head, pruned or not.
+    """
+
+    events: list[Event]
+    head: int
+    beyond: int = 0
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -119,8 +131,8 @@ class EventLog(Protocol):
         If it is after the head, the move is unfinished.
         """
 
-    def pruned_events(self) -> Iterator[tuple[int, bytes]]:
-        """The position and id of every pruned event, ascending by position."""
+    def pruned_events(self) -> Iterator[PrunedEvent]:
+        """What is kept of every pruned event, ascending by position."""
 
     def read(
         self,
@@ -149,6 +161,12 @@ class EventLog(Protocol):
 
         Every event is checked: its payload, its seq, and its link, the first one's too.
         A read that starts in the pruned part raises `HistoryPruned`; one that meets a damaged event raises `Damaged`.
+        """
+
+    def consult(self, query: Query, *, after: int, org: str | None, over_pruned: bool) -> Consulted:
+        """Every event past `after` that matches, also past the head if it is recorded; with `org`, those of one tenant.
+
+        A matching event that was pruned raises `HistoryPruned`, unless `over_pruned`. Damage on the way is refused.
         """
 
     def find(self, id: bytes) -> Event | None:

@@ -3,8 +3,8 @@
 A ledger reads through an engine's view of what is stored, judges transactions one after the other, and collects what
 has to be written for those that pass. A transaction that is refused leaves no trace.
 
-Order of judgement: command, requirements; for each write: retry by id, expectation, org, lease, source sequence, then
-seq, position and link; then maintenance.
+Order of judgement: command, requirements, condition; for each write: retry by id, expectation, org, lease, source
+sequence, then seq, position and link; then maintenance.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from tallystick.event import canonical, chain, ids, names
 from tallystick.event.model import Draft, Event, InDraft, InRow, Row
 from tallystick.store import checked, expectation, leases
 from tallystick.store.commit import Appended, Outcome, Transaction, Write
+from tallystick.store.conditions import refusal
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.leases import Lease
 from tallystick.store.maintenance import Cut, Erasure, Maintenance
+from tallystick.store.query import Condition, Subject, subject
 from tallystick.store.snapshots import Snapshot
 
 
@@ -50,6 +52,8 @@ class View(Protocol):
     def cut(self, stream: str) -> Cut | None: ...
     def pruned(self, id: bytes) -> bool: ...
     def command(self, key: CommandKey) -> CommandRecord | None: ...
+    def matches(self, condition: Condition, *, limit: int) -> list[int]:
+        """The positions past `condition.after` whose events match, the first `limit`. Pruned and erased ones count."""
 
 
 class Holder:
@@ -101,6 +105,7 @@ class Ledger:
         self._holder = holder
         self._next_position = next_position
         self._total = Trace()
+        self._indexed: list[Subject] = []  # what queries ask of the rows, as far as a condition has looked at them
         self.rows: list[Row] = self._total.rows  # every row that passed, in order of position
         self.heads: dict[str, Head] = self._total.heads  # the new ends of the streams that were written
         self.sources: dict[Source, int] = self._total.sources  # the new sequence of each source that wrote
@@ -160,6 +165,8 @@ class Ledger:
             head = self._head(stream, trace)
             if head.seq != seq:
                 raise errors.Conflict(stream=stream, expected=seq, actual=head.seq)
+        if transaction.unless is not None:
+            self._check_condition(transaction.unless, writes)
         for stream in transaction.acquire:
             self._acquire(stream, trace, steal=transaction.steal)
         done = [self._write(write, trace, leased=write.is_leased) for write in writes]
@@ -283,6 +290,25 @@ class Ledger:
         if lease is not None and lease.owner == self._holder.owner:
             trace.leases[stream] = Lease(stream, lease.number, None)
 
+    def _check_condition(self, condition: Condition, writes: list[Write]) -> None:
+        """Refuse if more events match than were seen. What a retry finds stored of itself does not count.
+
+        A whole retry confirms what is stored. Its condition is not asked again: its own events would fail it.
+        """
+        stored = [self._already_stored(write, Trace()) if write.ids_given else [] for write in writes]
+        if writes and all(len(found) == len(write.drafts) for found, write in zip(stored, writes, strict=True)):
+            return
+        self._indexed += [subject(row[InRow.type], row[InRow.meta]) for row in self._total.rows[len(self._indexed) :]]
+        if any(map(condition.matches, self._indexed)):  # whatever positions they get, they are after the marker
+            raise refusal(condition, 0)
+        own = {event.position for events in stored for event in events}
+        if condition.beyond:  # it may have seen them
+            own.clear()
+        found = self._view.matches(condition, limit=condition.beyond + len(own) + 1)
+        others = [position for position in found if position not in own]
+        if len(others) > condition.beyond:
+            raise refusal(condition, others[condition.beyond])
+
     def _check_new(self, key: CommandKey) -> None:
         if key in self._total.commands or self._view.command(key) is not None:
             raise errors.CommandRepeated(org=key.org, actor=key.actor, endpoint=key.endpoint, key=key.key)
@@ -351,6 +377,7 @@ def only_writes(transaction: Transaction) -> bool:
         or transaction.require
         or transaction.command is not None
         or transaction.maintenance is not None
+        or transaction.unless is not None
     )
 
 

@@ -6,10 +6,14 @@ An engine applies them, and judges only what its ledger judges. `state/` decides
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from tallystick import errors
+from tallystick.event import tags
 from tallystick.event.chain import GENESIS
+from tallystick.event.model import Event
 from tallystick.store.idempotency import CommandKey
 from tallystick.store.selection import Selection
 from tallystick.store.snapshots import Snapshot
@@ -29,6 +33,25 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     last_position: int
     count: int
     org: str | None = None
+
+
+class PrunedEvent(NamedTuple):
+    """What a prune keeps of an event: its id, so that it is not recorded again, and what queries ask of it.
+
+    `type` is None if an earlier version pruned it. Such an event has no tags.
+    """
+
+    position: int
+    id: bytes
+    type: str | None = None
+    org: str | None = None
+    tags: tuple[str, ...] = ()
+
+
+def kept_of(event: Event) -> PrunedEvent:
+    """What a prune keeps of an event."""
+    asked = tags.tagged(event.meta)
+    return PrunedEvent(event.position, event.id, event.type, asked.org, asked.tags)
 
 
 class Erasure(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,13 +16,14 @@ from typing import Any, Protocol
 import msgspec
 
 from tallystick import errors
-from tallystick.event import canonical, chain, ids, limits, names, profiles
+from tallystick.event import canonical, chain, ids, limits, names, profiles, tags
 from tallystick.event.model import Draft, Event, InDraft, NewEvent
 from tallystick.store import expectation, fields
 from tallystick.store.commit import SourceMark, Transaction, Write
 from tallystick.store.expectation import Expected
 from tallystick.store.idempotency import CommandRecord
 from tallystick.store.maintenance import Maintenance
+from tallystick.store.query import Condition, Marker, Query
 
 SCOPE_KEYS = frozenset({"org", "app", "env"})
 
@@ -66,13 +67,18 @@ class Part(msgspec.Struct):
 
 
 class Request(msgspec.Struct):
-    """One append, all or nothing, as the user gave it. Only our own layers make control requests."""
+    """One append, all or nothing, as the user gave it. Only our own layers make control requests.
+
+    `org` limits the condition `unless` to the events of one tenant.
+    """
 
     parts: list[Part]
     control: bool = False
     require: tuple[tuple[str, int], ...] = ()
     command: CommandRecord | None = None
     maintenance: Maintenance | None = None
+    unless: Marker | Query | Condition | None = None
+    org: str | None = None
 
 
 class Preparer:
@@ -87,6 +93,7 @@ class Preparer:
         guard: Guard | None,
         defaults: dict[str, Any] | None = None,
         minter: ids.Minter = ids.default,
+        condition: Callable[[Any, str | None], Condition],
     ) -> None:
         self.profile = profile
         self.clock = clock
@@ -94,13 +101,14 @@ class Preparer:
         self.guard = guard
         self.defaults = defaults or {}
         self.minter = minter
+        self._condition = condition
         self._is_plain = profile.name == "plain" and not self.defaults
 
     def prepare(self, requests: Sequence[Request]) -> list[Transaction | errors.TallyError]:
         """A transaction for each request, or the error that says why there is none."""
         try:
             if len(requests) == 1 and (write := self._single(requests[0])) is not None:
-                return [_transaction(requests[0], [write])]
+                return [self._transaction(requests[0], [write])]
             return self._batch(requests)
         except errors.TallyError as problem:
             if len(requests) == 1:
@@ -119,8 +127,8 @@ class Preparer:
         stream, given = part.stream, part.events
         if type(given) is not list or len(given) != 1 or type(given[0]) is not NewEvent:
             return None
-        kind, payload, meta, version, own_id, time, signature = msgspec.structs.astuple(given[0])
-        if not (meta is version is own_id is time is signature is None) or type(kind) is not str:
+        kind, payload, meta, version, own_id, time, signature, own_tags = msgspec.structs.astuple(given[0])
+        if not (meta is version is own_id is time is signature is None) or own_tags != () or type(kind) is not str:
             return None
         if type(payload) is not dict or type(stream) is not str or kind.startswith(names.RESERVED):
             return None
@@ -154,7 +162,15 @@ class Preparer:
         else:
             writes = self._writes(parts, drafts, metas, events)
         each = iter(writes)
-        return [_transaction(request, list(islice(each, len(request.parts)))) for request in requests]
+        return [self._transaction(request, list(islice(each, len(request.parts)))) for request in requests]
+
+    def _transaction(self, request: Request, writes: list[Write]) -> Transaction:
+        if request.command is not None:
+            request.command.key.check()
+        unless = None if request.unless is None else self._condition(request.unless, request.org)
+        return Transaction(
+            writes, require=request.require, command=request.command, maintenance=request.maintenance, unless=unless
+        )
 
     def _writes(
         self,
@@ -263,8 +279,10 @@ class Preparer:
     ) -> tuple[list[dict[str, Any] | None], list[bytes]]:
         profile = self.profile
         given = [event.meta for event in events]
-        if profile.name == "plain" and not self.defaults and given.count(None) == len(given):
+        has_tags = [event.tags for event in events].count(()) != len(events)
+        if profile.name == "plain" and not self.defaults and not has_tags and given.count(None) == len(given):
             return [None] * len(events), [_EMPTY_META] * len(events)
+        given = [_own_meta(event) for event in events]
         metas: list[dict[str, Any] | None] = []
         alike: dict[tuple[int, str], dict[str, Any]] = {}  # a service puts one meta object on all events of a request
         for index, (event, id_, part, own) in enumerate(zip(events, event_ids, parts, given, strict=True)):
@@ -354,10 +372,14 @@ class Preparer:
         ]
 
 
-def _transaction(request: Request, writes: list[Write]) -> Transaction:
-    if request.command is not None:
-        request.command.key.check()
-    return Transaction(writes, require=request.require, command=request.command, maintenance=request.maintenance)
+def _own_meta(event: NewEvent) -> Any:
+    """The meta that an event was given, with its tags. Tags in the meta need not be sorted."""
+    meta = event.meta
+    if event.tags == () and not (type(meta) is dict and type(meta.get(tags.KEY)) is list):
+        return meta
+    if meta is not None and type(meta) is not dict:
+        return meta  # refused later
+    return tags.joined(event.tags, meta or {})
 
 
 def part_of(given: object) -> Part:

@@ -10,11 +10,13 @@ from tallystick.event import ids, limits, names
 from tallystick.event.model import Event
 from tallystick.store import capabilities, checkpoints, cursors, iterate
 from tallystick.store.checkpoints import Checkpoint
+from tallystick.store.conditions import Conditions, Consultation
 from tallystick.store.events import PAGE_EVENTS, EventLog, Report
 from tallystick.store.ledger import Head
 from tallystick.store.maintenance import Cut
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.prepare import TypeCatalog
+from tallystick.store.query import Query
 from tallystick.store.selection import EVERYTHING, Selection
 
 
@@ -23,6 +25,7 @@ class Reader:
 
     log: EventLog
     catalog: TypeCatalog
+    conditions: Conditions
 
     def read(
         self,
@@ -92,6 +95,17 @@ class Reader:
             self.log, after=after, until=until, selection=selection, over_holes=over_holes, over_pruned=over_pruned
         )
         return (event for events in found for event in self.catalog.upcast(events))
+
+    def consult(
+        self, query: Query, *, after: int = 0, org: str | None = None, over_pruned: bool = False
+    ) -> Consultation:
+        """Every event past `after` that matches, and the marker for an append that depends on there being no others.
+
+        With `org` only the events of one tenant are seen. A matching event that was pruned is refused by name, unless
+        `over_pruned`.
+        """
+        _check_range(after, None, PAGE_EVENTS)
+        return self.conditions.consult(query, self.catalog.upcast, after=after, org=org, over_pruned=over_pruned)
 
     def stream(self, name: str, *, after: int = 0, until: int | None = None, backward: bool = False) -> Iterator[Event]:
         """Every event of one stream with after < seq <= until; with `backward` the newest first."""

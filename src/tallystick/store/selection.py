@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from tallystick import errors
 from tallystick.event import limits, names
 from tallystick.event.model import Event
+from tallystick.store.query import Query, match, subject
+
+SCOPE = ("org", "app", "env", "actor_id", "correlation_id", "causation_id")
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +26,10 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     org: str | None = None
     app: str | None = None
     env: str | None = None
+    actor_id: str | None = None
+    correlation_id: str | None = None
+    causation_id: str | None = None
+    query: Query | None = None
     time_from: int | None = None
     time_until: int | None = None
 
@@ -38,6 +45,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
             names.check_type(type_)
         for key, value in self.scope.items():
             names.check_label(key, value)
+        if self.query is not None and type(self.query) is not Query:
+            raise errors.InvalidValue(what="query", value=names.display(self.query), must="a Query")
         for key in ("time_from", "time_until"):
             time = getattr(self, key)
             if time is not None and (type(time) is not int or not limits.INT_MIN <= time <= limits.INT_MAX):
@@ -50,12 +59,12 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def scope(self) -> dict[str, str]:
-        """The conditions on meta that are set: org, app, env."""
-        return {key: value for key in ("org", "app", "env") if (value := getattr(self, key)) is not None}
+        """The conditions on texts in the meta that are set."""
+        return {key: value for key in SCOPE if (value := getattr(self, key)) is not None}
 
     def predicate(self) -> Callable[[Event], bool]:
         """A function that says whether an event is wanted; cheap conditions come first."""
-        scope = self.scope
+        scope, query = self.scope, self.query
 
         def wanted(event: Event) -> bool:
             if self.types and event.type not in self.types:
@@ -70,8 +79,9 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
                 return False
             if scope:
                 about = event.about
-                return all(getattr(about, key) == value for key, value in scope.items())
-            return True
+                if not all(getattr(about, key) == value for key, value in scope.items()):
+                    return False
+            return query is None or query.matches(subject(event.type, event.meta))
 
         return wanted
 
@@ -87,10 +97,15 @@ def select(
     org: str | None = None,
     app: str | None = None,
     env: str | None = None,
+    actor_id: str | None = None,
+    correlation_id: str | None = None,
+    causation_id: str | None = None,
+    tags: Iterable[str] = (),
     time_from: int | None = None,
     time_until: int | None = None,
 ) -> Selection:
-    """A selection of at most one stream, one type and one kind: the common case."""
+    """A selection of at most one stream, one type and one kind, and of all the tags: the common case."""
+    wanted = match(tags=tags)
     return Selection(
         streams=frozenset(() if stream is None else (stream,)),
         types=frozenset(() if type is None else (type,)),
@@ -98,6 +113,10 @@ def select(
         org=org,
         app=app,
         env=env,
+        actor_id=actor_id,
+        correlation_id=correlation_id,
+        causation_id=causation_id,
+        query=None if wanted.is_everything else wanted,
         time_from=time_from,
         time_until=time_until,
     )

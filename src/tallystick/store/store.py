@@ -16,11 +16,13 @@ from tallystick.event import names, profiles
 from tallystick.event.model import Event, NewEvent
 from tallystick.store import control, iterate, leases, side_check, tables, verify, views
 from tallystick.store.commit import Appended, Outcome, Transaction
+from tallystick.store.conditions import Conditions
 from tallystick.store.events import EventLog
 from tallystick.store.expectation import ANY, Expected
 from tallystick.store.idempotency import CommandRecord
 from tallystick.store.maintenance import Maintenance
 from tallystick.store.prepare import Guard, Part, Preparer, Request, TypeCatalog, part_of
+from tallystick.store.query import Marker, Query
 from tallystick.store.reader import Reader
 from tallystick.store.verify import Verification
 
@@ -60,27 +62,47 @@ class Store(Reader):
         self.profile = profiles.named(log.profile)
         self.settings = control.settings(log)
         self._appending: set[int] = set()  # threads that are inside an append
+        self.conditions = Conditions(log)
         self._preparer = Preparer(
             profile=self.profile,
             clock=clock,
             catalog=catalog,
             guard=make_guard(self.settings["secrets"]),
             defaults=defaults,
+            condition=self.conditions.of,
         )
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
-    def append(self, stream: str, events: NewEvent | Sequence[NewEvent], *, expected: Expected | int = ANY) -> Appended:
+    def append(
+        self,
+        stream: str,
+        events: NewEvent | Sequence[NewEvent],
+        *,
+        expected: Expected | int = ANY,
+        unless: Marker | Query | None = None,
+    ) -> Appended:
         """Append to one stream, all or nothing. `expected` is a seq, `NO_STREAM` or `ANY`; if it is wrong: `Conflict`.
+
+        With `unless`, it fails with `ConditionFailed` if an event matches that the marker's consultation did not see,
+        or, with a query, if any event matches at all.
 
         Events that are stored already with the same id and content are not written again, so every retry is safe.
         """
         given = [events] if type(events) is NewEvent or not isinstance(events, Iterable) else list(events)
-        return self._one(Request([Part(stream, given, expected)]))[0]
+        return self._one(Request([Part(stream, given, expected)], unless=unless))[0]
 
-    def append_all(self, parts: Iterable[tuple[str, Sequence[NewEvent], Expected | int] | Part]) -> list[Appended]:
-        """Append to several streams in one commit, all or nothing: (stream, events, expected) each."""
-        return self._one(Request(list(map(part_of, parts))))
+    def append_all(
+        self,
+        parts: Iterable[tuple[str, Sequence[NewEvent], Expected | int] | Part],
+        *,
+        unless: Marker | Query | None = None,
+    ) -> list[Appended]:
+        """Append to several streams in one commit, all or nothing: (stream, events, expected) each.
+
+        `unless` is a condition, as for `append`.
+        """
+        return self._one(Request(list(map(part_of, parts)), unless=unless))
 
     def submit(self, requests: Sequence[Request]) -> list[Outcome]:
         """Append many independent requests with one fsync. Each has its own outcome; refusals are returned."""

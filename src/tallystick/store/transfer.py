@@ -1,10 +1,10 @@
 """Taking over the log of another store as it is: events at their positions, with what was pruned and erased.
 
 A transfer continues where the receiving log ends, so it may be interrupted after any of its parts. A pruned stream
-begins at its cut. An erased event comes without its payload. A pruned position is known by the id of its event, and a
-position that was never used stays unused. The control facts about this come later, as events of the transfer. Each cut
-and each erased event announces the position of its fact: until the log reaches it, verification reports that the move
-is unfinished (`EventLog.announced`).
+begins at its cut. An erased event comes without its payload. A pruned position is known by the id, type, org and tags
+of its event, and a position that was never used stays unused. The control facts about this come later, as events of the
+transfer. Each cut and each erased event announces the position of its fact: until the log reaches it, verification
+reports that the move is unfinished (`EventLog.announced`).
 
 Only this module judges what an engine takes over: every checksum, seq and link, from the first event on.
 """
@@ -21,7 +21,7 @@ from tallystick.event import canonical, chain, limits, names, profiles
 from tallystick.event.model import Event, Row
 from tallystick.store import facts, fields
 from tallystick.store.ledger import NO_HEAD, Head, Source
-from tallystick.store.maintenance import Cut, Erasure, before_cut
+from tallystick.store.maintenance import Cut, Erasure, PrunedEvent, before_cut
 
 MOVING = "tally.move"
 """The checkpoint that a store has from the first fact about a snapshot until the move is finished."""
@@ -38,13 +38,13 @@ class FoundingCut(msgspec.Struct, frozen=True):
 class Transfer(msgspec.Struct, frozen=True, kw_only=True):
     """A part of another store's log: everything after `after`, up to the position of its last event.
 
-    `pruned` are (position, id) of pruned events. `cuts` come with the first part. `erased` maps the position of each
+    `pruned` is what is kept of pruned events. `cuts` come with the first part. `erased` maps the position of each
     event without a payload to the position of its control fact.
     """
 
     after: int
     events: tuple[Event, ...]
-    pruned: tuple[tuple[int, bytes], ...] = ()
+    pruned: tuple[PrunedEvent, ...] = ()
     cuts: tuple[FoundingCut, ...] = ()
     erased: dict[int, int] = {}
 
@@ -76,7 +76,7 @@ class Received(msgspec.Struct):
     heads: dict[str, Head] = {}
     sources: dict[Source, int] = {}
     cuts: tuple[FoundingCut, ...] = ()
-    pruned: tuple[tuple[int, bytes], ...] = ()
+    pruned: tuple[PrunedEvent, ...] = ()
     erasures: list[tuple[Erasure, int]] = []
     named: list[Erasure] = []
     skipped: list[tuple[int, int]] = []
@@ -118,7 +118,7 @@ def judge(view: ReceiverView, part: Transfer, *, head: int) -> Received:
 
 
 def _require_new_ids(view: ReceiverView, part: Transfer) -> None:
-    seen = {id_ for _, id_ in part.pruned}
+    seen = {gone.id for gone in part.pruned}
     for event in part.events:
         if event.id in seen or view.find(event.id) is not None:
             reason = f"its id {event.id.hex()} is that of another event"
@@ -225,7 +225,7 @@ def _unused(part: Transfer) -> list[tuple[int, int]]:
 
 
 def _rising(part: Transfer) -> Sequence[int]:
-    return sorted([event.position for event in part.events] + [position for position, _ in part.pruned])
+    return sorted([event.position for event in part.events] + [gone.position for gone in part.pruned])
 
 
 def check_form(event: Event) -> None:

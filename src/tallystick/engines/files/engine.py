@@ -22,12 +22,13 @@ from tallystick.engines.tables.side_tables import SideTables
 from tallystick.store import capabilities, leases, transfer
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import problem_of, with_known
-from tallystick.store.events import Problem, Report
+from tallystick.store.events import Consulted, Problem, Report
 from tallystick.store.filesystem import FULL
 from tallystick.store.group_commit import Combiner, in_groups
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.maintenance import Reclaimed
+from tallystick.store.query import Condition, Query
 from tallystick.store.transfer import Received, Transfer
 
 HEADS_MAX = 1 << 16
@@ -37,7 +38,7 @@ class FilesLog(FileQueries, SideTables):
     """A log of segment files."""
 
     engine = "files"
-    capabilities = capabilities.ALL - {capabilities.RUN_TABLES}
+    capabilities = capabilities.ALL - {capabilities.RUN_TABLES, capabilities.CONDITIONS}
 
     def __init__(
         self,
@@ -193,6 +194,12 @@ class FilesLog(FileQueries, SideTables):
         if lease is None or lease.owner == self._holder.owner:
             return lease
         return leases.Lease(stream, lease.number, None)
+
+    def matches(self, condition: Condition, *, limit: int) -> list[int]:
+        raise errors.UnsupportedCapability(engine="files", capability=capabilities.CONDITIONS)
+
+    def consult(self, query: Query, *, after: int, org: str | None, over_pruned: bool) -> Consulted:
+        raise errors.UnsupportedCapability(engine="files", capability=capabilities.CONDITIONS)
 
     def command(self, key: CommandKey) -> CommandRecord | None:
         return self.commands.load(key)

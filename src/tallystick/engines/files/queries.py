@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from itertools import starmap
 from typing import TypeVar
 
 from tallystick.engines.files import side
@@ -24,7 +25,7 @@ from tallystick.store.events import PAGE_EVENTS
 from tallystick.store.facts import is_about_state
 from tallystick.store.ledger import Head
 from tallystick.store.loss import Loss
-from tallystick.store.maintenance import Cut, before_cut, require_history, require_positions
+from tallystick.store.maintenance import Cut, PrunedEvent, before_cut, require_history, require_positions
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
 
@@ -230,12 +231,12 @@ class FileQueries:
     def announced(self) -> int:
         return self._view.life.announced
 
-    def pruned_events(self) -> Iterator[tuple[int, bytes]]:
+    def pruned_events(self) -> Iterator[PrunedEvent]:
         """As their frames hold them, or as frames that were written again remember their ids."""
         floor, reached = self.floor(), 0
         for last, body in self.bodies(after=0, until=floor):
             if not isinstance(body, Hole):
-                yield from _pruned_of(body, range(reached + 1, last + 1), self._view.life.cuts)
+                yield from starmap(PrunedEvent, _pruned_of(body, range(reached + 1, last + 1), self._view.life.cuts))
             reached = last
 
 

@@ -94,7 +94,7 @@ def of_received(part: Received) -> SideRecords:
         cuts=tuple(founding.cut for founding in part.cuts),
         erasures=(*(erasure for erasure, _ in part.erasures), *part.named),
         announced=part.announced,
-        gone=tuple(id_ for _, id_ in part.pruned),
+        gone=tuple(gone.id for gone in part.pruned),
     )
 
 

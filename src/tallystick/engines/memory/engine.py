@@ -19,10 +19,10 @@ from tallystick.engines.memory.side_tables import (
 )
 from tallystick.engines.tables.view_tables import MemoryDatabase, SqliteTables
 from tallystick.event.model import Event, InRow
-from tallystick.store import capabilities, checked, leases, transfer
+from tallystick.store import capabilities, checked, consult, leases, transfer
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import MemoryDamage
-from tallystick.store.events import PAGE_EVENTS, Problem, Report
+from tallystick.store.events import PAGE_EVENTS, Consulted, Problem, Report
 from tallystick.store.group_commit import commit_or_split
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head, Holder, Ledger, Source
@@ -31,12 +31,15 @@ from tallystick.store.maintenance import (
     Cut,
     Erasure,
     Maintenance,
+    PrunedEvent,
     Reclaimed,
     before_cut,
+    kept_of,
     require_history,
     require_positions,
 )
 from tallystick.store.page import Hole, Page, StreamInfo
+from tallystick.store.query import Condition, Query, subject
 from tallystick.store.run_documents import RunDocuments
 from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
@@ -76,7 +79,7 @@ class MemoryLog:
         self._sources: dict[Source, int] = {}
         self._leases: dict[str, leases.Lease] = {}
         self._cuts: dict[str, Cut] = {}
-        self._pruned: dict[bytes, int] = {}
+        self._pruned: dict[bytes, PrunedEvent] = {}
         self._erased: set[int] = set()
         self._announced = 0
         self._floor = 0
@@ -122,7 +125,7 @@ class MemoryLog:
             self._cuts |= {founding.cut.stream: founding.cut for founding in received.cuts}
             self._streams |= {founding.cut.stream: [] for founding in received.cuts}
             self._floor = max([self._floor, *(founding.cut.last_position for founding in received.cuts)])
-            self._pruned |= {id_: position for position, id_ in received.pruned}
+            self._pruned |= {gone.id: gone for gone in received.pruned}
             now = self._clock()
             for row in received.rows:
                 unused = row[InRow.position] - 1 - len(self._events)
@@ -139,8 +142,8 @@ class MemoryLog:
     def announced(self) -> int:
         return self._announced
 
-    def pruned_events(self) -> Iterator[tuple[int, bytes]]:
-        return iter(sorted((position, id_) for id_, position in list(self._pruned.items())))
+    def pruned_events(self) -> Iterator[PrunedEvent]:
+        return iter(sorted(self._pruned.values()))
 
     def _add(self, event: Event, recorded: int) -> None:
         self._events.append(event)
@@ -163,7 +166,7 @@ class MemoryLog:
         kept = self._streams[cut.stream]
         for event in [event for event in kept if event.seq <= cut.through]:
             self._events[event.position - 1] = None
-            self._pruned[event.id] = event.position
+            self._pruned[event.id] = kept_of(event)
             del self._by_id[event.id]
         self._streams[cut.stream] = [event for event in kept if event.seq > cut.through]
         self._cuts[cut.stream] = cut
@@ -219,6 +222,15 @@ class MemoryLog:
             found = self._streams.get(stream, [])[after - gone : max(end - gone, 0)]
         events = [event for event in found if event.position <= self._head]
         return checked.stream(self.damage, events, self, after=after)
+
+    def consult(self, query: Query, *, after: int, org: str | None, over_pruned: bool) -> Consulted:
+        return consult.consult(self, query, after=after, org=org, over_pruned=over_pruned)
+
+    def matches(self, condition: Condition, *, limit: int) -> list[int]:
+        gone = [each.position for each in list(self._pruned.values()) if consult.may_match(condition, each)]
+        window = self._events[condition.after :]
+        left = [event.position for event in window if event and condition.matches(subject(event.type, event.meta))]
+        return sorted(gone + left)[:limit]
 
     def find(self, id: bytes) -> Event | None:
         return checked.event(self.damage, self._by_id.get(id), self)

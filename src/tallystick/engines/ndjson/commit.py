@@ -16,7 +16,7 @@ from tallystick.engines.ndjson.index import SEQ_BITS
 from tallystick.engines.ndjson.registry import Registry
 from tallystick.engines.ndjson.stream_log import StreamLog
 from tallystick.event.model import Event
-from tallystick.store import leases
+from tallystick.store import capabilities, leases
 from tallystick.store.backoff import Backoff
 from tallystick.store.capabilities import ANY_STREAM, COMMANDS, MAINTENANCE, MULTI_STREAM
 from tallystick.store.commit import Outcome, Transaction
@@ -27,6 +27,7 @@ from tallystick.store.group_commit import by_bytes, commit_each
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.maintenance import Cut
+from tallystick.store.query import Condition
 
 LOCK = "lock"
 
@@ -57,6 +58,9 @@ class _StreamView:
 
     def command(self, key: CommandKey) -> CommandRecord | None:
         return None
+
+    def matches(self, condition: Condition, *, limit: int) -> list[int]:
+        raise errors.UnsupportedCapability(engine="ndjson", capability=capabilities.CONDITIONS)
 
 
 class RunCommitter:

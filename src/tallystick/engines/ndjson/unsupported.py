@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tallystick import errors
 from tallystick.store import capabilities
+from tallystick.store.events import Consulted
 from tallystick.store.idempotency import CommandKey, CommandRecord, CommandRecords
 from tallystick.store.loss import Loss
-from tallystick.store.maintenance import Cut, Reclaimed
+from tallystick.store.maintenance import Cut, PrunedEvent, Reclaimed
+from tallystick.store.query import Query
 from tallystick.store.snapshots import Snapshots
 from tallystick.store.transfer import Transfer
 
@@ -59,8 +61,11 @@ class Unsupported:
     def announced(self) -> int:
         return 0
 
-    def pruned_events(self) -> Iterator[tuple[int, bytes]]:
+    def pruned_events(self) -> Iterator[PrunedEvent]:
         return iter(())
+
+    def consult(self, query: Query, *, after: int, org: str | None, over_pruned: bool) -> Consulted:
+        raise errors.UnsupportedCapability(engine="ndjson", capability=capabilities.CONDITIONS)
 
     def erased(self, positions: Sequence[int]) -> Sequence[int]:
         return ()

@@ -33,12 +33,13 @@ from tallystick.store import capabilities, checked, transfer
 from tallystick.store.checkpoints import Checkpoints
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import with_known
-from tallystick.store.events import PAGE_EVENTS, Problem, Report
+from tallystick.store.events import PAGE_EVENTS, Consulted, Problem, Report
 from tallystick.store.idempotency import CommandRecords
 from tallystick.store.ledger import Head, Holder
 from tallystick.store.loss import Loss
-from tallystick.store.maintenance import Cut, Reclaimed, require_history, require_positions
+from tallystick.store.maintenance import Cut, PrunedEvent, Reclaimed, require_history, require_positions
 from tallystick.store.page import Hole, Page, StreamInfo
+from tallystick.store.query import Query
 from tallystick.store.run_documents import RunDocuments
 from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
@@ -129,7 +130,7 @@ class PostgresLog:
     """An event log in PostgreSQL. Open it with `open_postgres`."""
 
     engine = "postgres"
-    capabilities = capabilities.ALL
+    capabilities = capabilities.ALL - {capabilities.CONDITIONS}
     run_documents: RunDocuments | None = None
 
     def __init__(
@@ -202,10 +203,13 @@ class PostgresLog:
     def announced(self) -> int:
         return int(self._connections.value("announced"))
 
-    def pruned_events(self) -> Iterator[tuple[int, bytes]]:
+    def consult(self, query: Query, *, after: int, org: str | None, over_pruned: bool) -> Consulted:
+        raise errors.UnsupportedCapability(engine="postgres", capability=capabilities.CONDITIONS)
+
+    def pruned_events(self) -> Iterator[PrunedEvent]:
         after = 0
         while page := self._connections.rows("list_pruned", (after, _PRUNED_PAGE)):
-            yield from page
+            yield from starmap(PrunedEvent, page)
             after, _ = page[-1]
 
     @property

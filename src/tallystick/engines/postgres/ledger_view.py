@@ -11,11 +11,13 @@ import psycopg
 from tallystick import errors
 from tallystick.engines.postgres import arrays, commands, statements
 from tallystick.event.model import Event, InDraft
+from tallystick.store import capabilities
 from tallystick.store.commit import Transaction, Write
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.leases import Lease, Owner
 from tallystick.store.ledger import Head, Source
 from tallystick.store.maintenance import Cut, Maintenance
+from tallystick.store.query import Condition
 
 _NOTHING = Maintenance()
 
@@ -69,6 +71,9 @@ class LedgerAnswers:
 
     def pruned(self, id: bytes) -> bool:
         return id in self._pruned
+
+    def matches(self, condition: Condition, *, limit: int) -> list[int]:
+        raise errors.UnsupportedCapability(engine="postgres", capability=capabilities.CONDITIONS)
 
     def command(self, key: CommandKey) -> CommandRecord | None:
         return self._commands.get(key)

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, LiteralString
 
+from tallystick import errors
 from tallystick.engines.postgres import statements
 from tallystick.engines.postgres.connections import ReadConnections
-from tallystick.store import summary_sql
+from tallystick.store import capabilities, summary_sql
 from tallystick.store.selection import Selection
 from tallystick.store.views import BY_PAYLOAD
 
@@ -21,6 +22,9 @@ _CONDITIONS: dict[str, LiteralString] = {
     "org": "org = %(org)s",
     "app": "app = %(app)s",
     "env": "env = %(env)s",
+    "actor_id": "meta::json ->> 'actor_id' = %(actor_id)s",
+    "correlation_id": "meta::json ->> 'correlation_id' = %(correlation_id)s",
+    "causation_id": "meta::json ->> 'causation_id' = %(causation_id)s",
     "time_from": "time >= %(time_from)s",
     "time_until": "time < %(time_until)s",
 }
@@ -81,6 +85,8 @@ def _conditions(selection: Selection, values: dict[str, Any], *, over_pruned: bo
 
 
 def _values(selection: Selection) -> dict[str, Any]:
+    if selection.query is not None:
+        raise errors.UnsupportedCapability(engine="postgres", capability=capabilities.CONDITIONS)
     values: dict[str, Any] = dict(selection.scope)
     if len(selection.types) == 1:
         (values["type"],) = selection.types

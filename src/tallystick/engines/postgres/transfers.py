@@ -62,7 +62,7 @@ def _document(part: Received) -> dict[str, Any]:
         "after": part.after,
         "until": part.until,
         "cuts": [_cut(founding.cut, founding.fact_position) for founding in part.cuts],
-        "pruned": [{"position": position, "id": str(uuid.UUID(bytes=id_))} for position, id_ in part.pruned],
+        "pruned": [{"position": position, "id": str(uuid.UUID(bytes=id_))} for position, id_, *_ in part.pruned],
         "events": list(map(_event, part.rows)),
         "erasures": [
             {

@@ -78,7 +78,7 @@ class SqliteLog(SqliteReceiver):
     """An event log in SQLite. Made by `open_sqlite`."""
 
     engine = "sqlite"
-    capabilities = capabilities.ALL
+    capabilities = capabilities.ALL - {capabilities.CONDITIONS}
     run_documents: RunDocuments | None = None
 
     def __init__(

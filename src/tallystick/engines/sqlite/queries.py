@@ -11,9 +11,10 @@ import json
 import sqlite3
 from typing import Any
 
+from tallystick import errors
 from tallystick.engines.sqlite import statements
 from tallystick.engines.sqlite.view import SqliteView
-from tallystick.store import summary_sql
+from tallystick.store import capabilities, summary_sql
 from tallystick.store.maintenance import require_positions
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.views import BY_PAYLOAD
@@ -27,6 +28,7 @@ _CONDITIONS = {
     "org": "org = :org",
     "app": "app = :app",
     "env": "env = :env",
+    **{key: f"CAST(meta AS TEXT) ->> '$.{key}' = :{key}" for key in ("actor_id", "correlation_id", "causation_id")},
     "time_from": "time >= :time_from",
     "time_until": "time < :time_until",
 }
@@ -57,6 +59,8 @@ def page_query(selection: Selection, *, first: int, until: int, limit: int) -> t
 
 
 def _values(selection: Selection) -> dict[str, Any]:
+    if selection.query is not None:
+        raise errors.UnsupportedCapability(engine="sqlite", capability=capabilities.CONDITIONS)
     values: dict[str, Any] = dict(selection.scope)
     if len(selection.types) == 1:
         (values["type"],) = selection.types

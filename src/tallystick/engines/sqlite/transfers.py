@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from itertools import starmap
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -16,7 +17,10 @@ from tallystick import errors
 from tallystick.engines.sqlite import commit_rows, statements
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.event.model import Event
-from tallystick.store import transfer
+from tallystick.store import capabilities, transfer
+from tallystick.store.events import Consulted
+from tallystick.store.maintenance import PrunedEvent
+from tallystick.store.query import Query
 from tallystick.store.transfer import Received, Transfer
 
 if TYPE_CHECKING:
@@ -47,10 +51,13 @@ class SqliteReceiver:
                 raise errors.Damaged(first=0, last=0, reason=reason)
             return last
 
-    def pruned_events(self) -> Iterator[tuple[int, bytes]]:
+    def consult(self, query: Query, *, after: int, org: str | None, over_pruned: bool) -> Consulted:
+        raise errors.UnsupportedCapability(engine="sqlite", capability=capabilities.CONDITIONS)
+
+    def pruned_events(self) -> Iterator[PrunedEvent]:
         log, after = cast("SqliteLog", self), 0
         while page := _pruned_after(log, after):
-            yield from page
+            yield from starmap(PrunedEvent, page)
             after = page[-1][0]
 
 
@@ -63,7 +70,7 @@ def write(connection: sqlite3.Connection, part: Received, *, recorded: int) -> N
     """Write a part. Cuts come first, because they admit the pruned ids. Erasures follow their events."""
     cuts = [(*msgspec.structs.astuple(founding.cut), founding.fact_position) for founding in part.cuts]
     connection.executemany(statements.named("insert_cut"), cuts)
-    connection.executemany(statements.named("insert_pruned"), part.pruned)
+    connection.executemany(statements.named("insert_pruned"), [(gone.position, gone.id) for gone in part.pruned])
     connection.executemany(statements.named("insert_skipped"), part.skipped)
     connection.executemany(
         statements.named("insert_event"), [commit_rows.row_of(Event(*row), recorded) for row in part.rows]

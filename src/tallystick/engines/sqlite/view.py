@@ -14,10 +14,11 @@ from tallystick.engines.sqlite.rows import event_of, struct_of
 from tallystick.engines.tables.database import Database
 from tallystick.event.chain import GENESIS
 from tallystick.event.model import Event
-from tallystick.store import checked, leases
+from tallystick.store import capabilities, checked, leases
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head
 from tallystick.store.maintenance import Cut
+from tallystick.store.query import Condition
 
 _AT_ONCE = 400  # below SQLite's limit of variables; a longer statement is not faster
 _PAIR = "(?, ?)"
@@ -107,6 +108,9 @@ class SqliteView:
     def pruned_after(self, after: int, *, limit: int) -> list[tuple[int, bytes]]:
         """Position and id of the pruned events after a position, ascending."""
         return self._connection.execute(statements.named("list_pruned"), (after, limit)).fetchall()
+
+    def matches(self, condition: Condition, *, limit: int) -> list[int]:
+        raise errors.UnsupportedCapability(engine="sqlite", capability=capabilities.CONDITIONS)
 
     def command(self, key: CommandKey) -> CommandRecord | None:
         row = self._one("find_command", key.org, key.actor, key.endpoint, key.key)

@@ -40,6 +40,7 @@ THEMES = (
     "readers",
     "tampered",
     "vanished",
+    "tags",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in THEMES))
 
@@ -72,6 +73,7 @@ from tallystick.testing.contract.projections import ConsumerContract, Projection
 from tallystick.testing.contract.readers import ReaderContract  # noqa: E402
 from tallystick.testing.contract.reads import ReadContract  # noqa: E402
 from tallystick.testing.contract.retry import RetryContract  # noqa: E402
+from tallystick.testing.contract.tags import ConditionContract, TagContract  # noqa: E402
 from tallystick.testing.contract.tampered import TamperedContract  # noqa: E402
 from tallystick.testing.contract.transfer import TransferContract  # noqa: E402
 from tallystick.testing.contract.vanished import VanishedContract  # noqa: E402
@@ -111,6 +113,8 @@ class AllContracts(
     ReaderContract,
     TamperedContract,
     VanishedContract,
+    TagContract,
+    ConditionContract,
 ):
     """Everything an engine must do."""
 

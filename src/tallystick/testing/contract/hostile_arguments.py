@@ -74,7 +74,7 @@ _METAS: list[Any] = [
     {"lamport": -1},
     {"tags": "a"},
     {"tags": {"a": 1}},
-    {"tags": ["a"]},
+    {"tags": ["a", 1]},
     {1: 2},
     {"x": (1,)},
     {"x": b"y"},
