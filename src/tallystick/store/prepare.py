@@ -7,51 +7,28 @@ the bad request fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain as chained
 from itertools import islice
 from types import NoneType
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from tallystick import errors
 from tallystick.event import canonical, chain, ids, limits, names, profiles, tags
-from tallystick.event.model import Draft, Event, InDraft, NewEvent
+from tallystick.event.model import Draft, InDraft, NewEvent
 from tallystick.store import expectation, fields
 from tallystick.store.commit import SourceMark, Transaction, Write
 from tallystick.store.expectation import Expected
 from tallystick.store.idempotency import CommandRecord
 from tallystick.store.maintenance import Maintenance
 from tallystick.store.query import Condition, Marker, Query
+from tallystick.store.rules import Guard, TypeCatalog
 
 SCOPE_KEYS = frozenset({"org", "app", "env"})
 
 _EMPTY_META = b"{}"
-
-
-class TypeCatalog(Protocol):
-    """What preparation and reading need of a catalog of event types."""
-
-    closed: bool
-
-    @property
-    def is_empty(self) -> bool: ...
-    def current_version(self, type_: str) -> int | None: ...
-    def validate(self, type_: str, version: int, payload: bytes) -> None: ...
-    def version_of(self, type_: str, model: Any) -> int | None: ...
-    def payload_of(self, model: Any) -> dict[str, Any]: ...
-    def upcast(self, events: list[Event]) -> list[Event]: ...
-    def is_tenant(self, kind: str) -> bool: ...
-    def declare_kind(self, kind: str, *, tenant: bool) -> None: ...
-    def upcaster_digest(self, types: Iterable[str] | None = None) -> bytes: ...
-
-
-class Guard(Protocol):
-    """What preparation needs of the secret guard."""
-
-    def suspects(self, blob: bytes) -> bool: ...
-    def inspect(self, *, where: str, text: bytes) -> None: ...
 
 
 class Part(msgspec.Struct):
@@ -93,7 +70,7 @@ class Preparer:
         guard: Guard | None,
         defaults: dict[str, Any] | None = None,
         minter: ids.Minter = ids.default,
-        condition: Callable[[Any, str | None], Condition],
+        condition: Callable[[Any, str | None], Condition] | None = None,
     ) -> None:
         self.profile = profile
         self.clock = clock
@@ -167,10 +144,13 @@ class Preparer:
     def _transaction(self, request: Request, writes: list[Write]) -> Transaction:
         if request.command is not None:
             request.command.key.check()
-        unless = None if request.unless is None else self._condition(request.unless, request.org)
-        return Transaction(
-            writes, require=request.require, command=request.command, maintenance=request.maintenance, unless=unless
+        transaction = Transaction(
+            writes, require=request.require, command=request.command, maintenance=request.maintenance
         )
+        if request.unless is not None:
+            assert self._condition is not None
+            transaction.unless = self._condition(request.unless, request.org)
+        return transaction
 
     def _writes(
         self,

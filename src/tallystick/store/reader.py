@@ -15,8 +15,8 @@ from tallystick.store.events import PAGE_EVENTS, EventLog, Report
 from tallystick.store.ledger import Head
 from tallystick.store.maintenance import Cut
 from tallystick.store.page import Hole, Page, StreamInfo
-from tallystick.store.prepare import TypeCatalog
 from tallystick.store.query import Query
+from tallystick.store.rules import TypeCatalog
 from tallystick.store.selection import EVERYTHING, Selection
 
 

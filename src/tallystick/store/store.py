@@ -21,9 +21,10 @@ from tallystick.store.events import EventLog
 from tallystick.store.expectation import ANY, Expected
 from tallystick.store.idempotency import CommandRecord
 from tallystick.store.maintenance import Maintenance
-from tallystick.store.prepare import Guard, Part, Preparer, Request, TypeCatalog, part_of
+from tallystick.store.prepare import Part, Preparer, Request, part_of
 from tallystick.store.query import Marker, Query
 from tallystick.store.reader import Reader
+from tallystick.store.rules import Guard, TypeCatalog
 from tallystick.store.verify import Verification
 
 PartProgress = Callable[[str, int], None]
