@@ -6,7 +6,8 @@ a sealed segment again. Tags are not read before the first query asks for them: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from tallystick.engines.files import frame as frames
@@ -32,7 +33,7 @@ class SegmentTags:
     """The tags of a segment. Events up to the end of the segment's index are in it, or are read when a query asks."""
 
     def __init__(self, item: Segment, handles: Handles) -> None:
-        self._item = item
+        self._item: Segment = weakref.proxy(item)  # a cycle would keep the files of replaced segments open
         self._handles = handles
         self._parts: tuple[SealedTags | None, GrowingTags | None] = (None, None)
         self._looked = False
@@ -174,24 +175,32 @@ class SegmentTags:
         self.load()
 
     def _encoded(self) -> bytes:
-        base, grown = self._parts
-        whole = grown
-        if base is not None or whole is None:
-            whole = self._after(None)
-            for part in self._present:
-                whole.join(part)
-        item = self._item
+        item, whole = self._item, self._whole()
         digest = self._digest_before(whole.covered_end)
         return tag_file.encode(whole, store_id=item.header.store_id, identity=item.identity, last_digest=digest)
+
+    def _whole(self) -> GrowingTags:
+        base, grown = self._parts
+        if base is None and grown is not None:
+            return grown
+        whole = self._after(None)
+        for part in self._present:
+            whole.join(part)
+        return whole
+
+    def differences(self, base: SealedTags) -> Iterator[tuple[int, str]]:
+        """Where a file is not what was taken from the segment, up to the same end: the position, and what is wrong."""
+        return tag_file.differences(base, self._whole())
 
     def replace(self) -> None:
         """Note that the segment was replaced by another generation: its file has the name now. Call under the lock."""
         self._is_replaced = True
 
     def forget(self) -> None:
-        """Read the file again when the next query asks."""
+        """Do not use the file before it was looked at again."""
         with self._handles.lock:
-            self._parts, self._looked = (None, None), False
+            if self._parts[0] is not None:
+                self._parts, self._looked = (None, None), False
 
 
 def name_of(segment_name: str) -> str:
