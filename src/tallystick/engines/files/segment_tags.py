@@ -57,12 +57,11 @@ class SegmentTags:
     def add(self, frame: Frame, rows: Sequence[Row], records: SideRecords) -> None:
         """Add the next frame. If frames before it are not covered, the first query reads them, and this one."""
         base, grown = self._parts
-        if frame.offset != self.covered_end:
-            return
-        if grown is None:
+        if grown is None and frame.offset == self.covered_end:
             grown = GrowingTags(begin=frame.offset, position=frame.first_position)
             self._parts = (base, grown)
-        grown.add(frame, rows, records)
+        if grown is not None and frame.offset == grown.covered_end:
+            grown.add(frame, rows, records)
 
     # --- questions -------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
+import operator
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
@@ -31,6 +32,8 @@ UNKNOWN = ""  # the type of events that an earlier version pruned: they may have
 _MARK = b'"tags"'
 _OFFSET_BITS = 32
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
+_type_of, _meta_of = operator.itemgetter(InRow.type), operator.itemgetter(InRow.meta)
+_position_of = operator.itemgetter(InRow.position)
 
 
 class Place(NamedTuple):
@@ -120,14 +123,32 @@ class GrowingTags:
         """Add a frame that was just written or scanned."""
         if records.gone or records.kept:
             self._add_with_pruned(frame, rows, records)
+        elif len(rows) == 1:
+            row = rows[0]
+            self._note_type(row[InRow.type], row[InRow.position])
+            if _MARK in row[InRow.meta]:
+                self._add_tagged(frame.offset, rows)
         else:
-            for row in rows:
-                self._note_type(row[InRow.type], row[InRow.position])
-                meta = row[InRow.meta]
-                if _MARK in meta:
-                    found = tags.tagged(meta)
-                    self._note_tags(row[InRow.type], found.org, found.tags, row[InRow.position], frame.offset)
+            self._note_types(rows)
+            if _MARK in b"".join(map(_meta_of, rows)):  # most commits have no tags, and must not pay for them
+                self._add_tagged(frame.offset, rows)
         self.covered_end, self.next_position = frame.end, frame.next_position
+
+    def _note_types(self, rows: Sequence[Row]) -> None:
+        for type_, last in dict(zip(map(_type_of, rows), map(_position_of, rows), strict=True)).items():
+            known = self._types.get(type_)
+            if known is None:
+                first = next(row[InRow.position] for row in rows if row[InRow.type] == type_)
+                self._types[type_] = [first, last]
+            else:
+                known[1] = last
+
+    def _add_tagged(self, offset: int, rows: Sequence[Row]) -> None:
+        for row in rows:
+            meta = row[InRow.meta]
+            if _MARK in meta:
+                found = tags.tagged(meta)
+                self._note_tags(row[InRow.type], found.org, found.tags, row[InRow.position], offset)
 
     def _add_with_pruned(self, frame: Frame, rows: Sequence[Row], records: SideRecords) -> None:
         """Add a frame from which events were left out: all of them in order of position."""
