@@ -17,6 +17,7 @@ from tallystick import errors
 from tallystick.commands.model import Answer, Context, Decision, Handler
 from tallystick.event import canonical, limits, names
 from tallystick.event.model import NewEvent
+from tallystick.store import new_events
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.idempotency import ERASED_RESPONSE, CommandKey, CommandRecord
 from tallystick.store.prepare import Part, Request, part_of
@@ -76,12 +77,17 @@ class Commands:
         _check_lists(decision)
         for required in decision.require:
             _check_required(required)
-        parts = [_part(part, key) for part in decision.parts]
+        parts = [self._part(part, key) for part in decision.parts]
         outcome = self._commit(parts, decision, CommandRecord(key, request_hash, response, now))
         if isinstance(outcome, errors.TallyError):
             return outcome
         ranges = tuple((done.stream, done.first_seq, done.last_seq) for done in outcome)
         return Answer(canonical.decode(response), False, ranges)
+
+    def _part(self, given: Any, key: CommandKey) -> Part:
+        part = part_of(given)
+        events = new_events.checked(part.events, self._store.catalog)
+        return Part(part.stream, [_traced(event, key) for event in events], part.expected)
 
     def _commit(self, parts: list[Part], decision: Decision, record: CommandRecord) -> Outcome:
         if parts:
@@ -123,21 +129,12 @@ def _check_required(required: object) -> None:
         raise errors.InvalidValue(what="seq of a requirement", value=names.display(seq), must="a number from 0 on")
 
 
-def _part(given: Any, key: CommandKey) -> Part:
-    part = part_of(given)
-    if not isinstance(part.events, (tuple, list)):
-        raise errors.InvalidValue(
-            what="events", value=names.display(part.events), must="a list of at least one NewEvent"
-        )
-    return Part(part.stream, [_traced(event, key) for event in part.events], part.expected)
-
-
 def _traced(event: NewEvent, key: CommandKey) -> NewEvent:
     """The event with the actor, the org and the key in its meta, unless its meta has them.
 
-    Anything that is not an event, or whose meta is not an object, is passed on: the store refuses it.
+    If its meta is not an object, it is passed on: the store refuses it.
     """
-    if type(event) is not NewEvent or not isinstance(event.meta, (dict, NoneType)):
+    if not isinstance(event.meta, (dict, NoneType)):
         return event
     known = {"idempotency_key": key.key, "actor_id": key.actor} | ({"org": key.org} if key.org else {})
     return msgspec.structs.replace(event, meta=known | (event.meta or {}))

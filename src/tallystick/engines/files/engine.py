@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tallystick import errors
 from tallystick.engines.damage_file import DamageFile
-from tallystick.engines.files import inspection, known_positions, opener, side
+from tallystick.engines.files import inspection, known_positions, opener, side, tag_queries
 from tallystick.engines.files.change_signal import ChangeSignal, poll
 from tallystick.engines.files.commands import FileCommands
 from tallystick.engines.files.compressor import Compressor
@@ -19,7 +19,7 @@ from tallystick.engines.files.snapshots import FileSnapshots, has_snapshots
 from tallystick.engines.files.view import LogView
 from tallystick.engines.files.writer import SegmentWriter
 from tallystick.engines.tables.side_tables import SideTables
-from tallystick.store import capabilities, leases, transfer
+from tallystick.store import capabilities, consult, leases, transfer
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.damage import problem_of, with_known
 from tallystick.store.events import Consulted, Problem, Report
@@ -38,7 +38,7 @@ class FilesLog(FileQueries, SideTables):
     """A log of segment files."""
 
     engine = "files"
-    capabilities = capabilities.ALL - {capabilities.RUN_TABLES, capabilities.CONDITIONS}
+    capabilities = capabilities.ALL - {capabilities.RUN_TABLES}
 
     def __init__(
         self,
@@ -196,10 +196,11 @@ class FilesLog(FileQueries, SideTables):
         return leases.Lease(stream, lease.number, None)
 
     def matches(self, condition: Condition, *, limit: int) -> list[int]:
-        raise errors.UnsupportedCapability(engine="files", capability=capabilities.CONDITIONS)
+        view = self._view
+        return view.retry_on_swap(lambda: tag_queries.matches(view.reader, view.segments, condition, limit=limit))
 
     def consult(self, query: Query, *, after: int, org: str | None, over_pruned: bool) -> Consulted:
-        raise errors.UnsupportedCapability(engine="files", capability=capabilities.CONDITIONS)
+        return consult.consult(self, query, after=after, org=org, over_pruned=over_pruned)
 
     def command(self, key: CommandKey) -> CommandRecord | None:
         return self.commands.load(key)

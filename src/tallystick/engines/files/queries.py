@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from itertools import starmap
 from typing import TypeVar
 
 from tallystick.engines.files import side
@@ -25,7 +24,7 @@ from tallystick.store.events import PAGE_EVENTS
 from tallystick.store.facts import is_about_state
 from tallystick.store.ledger import Head
 from tallystick.store.loss import Loss
-from tallystick.store.maintenance import Cut, PrunedEvent, before_cut, require_history, require_positions
+from tallystick.store.maintenance import Cut, PrunedEvent, before_cut, kept_of, require_history, require_positions
 from tallystick.store.page import Hole, Page, StreamInfo
 from tallystick.store.selection import EVERYTHING, Selection
 
@@ -232,11 +231,11 @@ class FileQueries:
         return self._view.life.announced
 
     def pruned_events(self) -> Iterator[PrunedEvent]:
-        """As their frames hold them, or as frames that were written again remember their ids."""
+        """As their frames hold them, or as frames that were written again remember them."""
         floor, reached = self.floor(), 0
         for last, body in self.bodies(after=0, until=floor):
             if not isinstance(body, Hole):
-                yield from starmap(PrunedEvent, _pruned_of(body, range(reached + 1, last + 1), self._view.life.cuts))
+                yield from _pruned_of(body, range(reached + 1, last + 1), self._view.life.cuts)
             reached = last
 
 
@@ -246,8 +245,8 @@ def _require_none_after(position: int, holes: list[Hole]) -> None:
             raise hole.refusal
 
 
-def _pruned_of(body: Body, positions: range, cuts: dict[str, Cut]) -> list[tuple[int, bytes]]:
-    """What was pruned of one frame. Which position each id had that was left out is not known: any order will do."""
-    found = [(event.position, event.id) for event in body.events if event.seq <= before_cut(cuts.get(event.stream))[0]]
-    missing = sorted(set(positions) - {event.position for event in body.events})
-    return sorted(found + list(zip(missing, side.decode(body.side).gone, strict=False)))
+def _pruned_of(body: Body, positions: range, cuts: dict[str, Cut]) -> list[PrunedEvent]:
+    """What was pruned of one frame, in order."""
+    found = [kept_of(event) for event in body.events if event.seq <= before_cut(cuts.get(event.stream))[0]]
+    left_out = side.left_out(positions, (event.position for event in body.events), side.decode(body.side))
+    return sorted([*found, *left_out], key=lambda each: each.position)

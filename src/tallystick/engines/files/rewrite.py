@@ -5,7 +5,8 @@
 - The index follows. An index of the other generation is bound to another identity, so it is not used, and is rebuilt.
 - A frame of a rewritten segment covers every position that it covered before, though it may hold fewer events. Frames
   without events are joined.
-- What must outlive its event stays as a side record: its id ("gone") and the sequence of its source ("source").
+- What must outlive its event stays as a side record: its id ("gone"), its type, org and tags ("kept"), and the sequence
+  of its source ("source").
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tallystick.engines.files.segments import Segment
 from tallystick.event import canonical
 from tallystick.event.model import Event
 from tallystick.store.filesystem import FULL, FileSystem
+from tallystick.store.maintenance import kept_of
 from tallystick.store.page import Hole
 
 JOINED_RECORDS_MAX = 4096
@@ -93,9 +95,10 @@ def kept_frame(frame: Frame, body: frames.Body, keep: KeepFilter) -> FrameDraft:
 
 
 def _left_behind(gone: list[Event]) -> Iterator[Any]:
-    """The side records that outlive events: their ids, and the last sequence of each source."""
+    """What outlives events: their ids, what queries ask of them, and the last sequence of each source."""
     if gone:
         yield ("gone", b"".join(event.id for event in gone))
+        yield ("kept", list(map(kept_of, gone)))
     sources: dict[side.SourceKey, int] = {}
     for event in gone:
         if b'"source_seq":' in event.meta:

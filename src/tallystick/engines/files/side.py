@@ -13,6 +13,8 @@
                                                 response, it took effect before, and its response was erased here
     ["forget", digests]                         commands up to here are forgotten; 16 bytes each
     ["gone", ids]                               events of this frame that were pruned and left out of it; 16 bytes each
+    ["kept", [[position, id, type, org, tags]…]]
+                                                what queries ask of those events. Earlier versions did not write it
     ["source", source, seq, org]                the sequence of a source of an org (empty if its events name none), when
                                                 the event that had it was left out. Without the org, as older versions
                                                 wrote it, it counts for every org
@@ -23,7 +25,7 @@
 
 Invariants:
 - A record that changes older events is in the frame of the control fact or commit that says so, and counts from there.
-- `gone` and `source` are about events that are not in the frame any more, or never were in this store.
+- `gone`, `kept` and `source` are about events that are not in the frame any more, or never were in this store.
 - Records with unknown names are skipped, and kept when a frame is written again.
 """
 
@@ -39,7 +41,7 @@ from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.leases import Lease
 from tallystick.store.ledger import Ledger
 from tallystick.store.loss import Loss
-from tallystick.store.maintenance import Cut, Erasure
+from tallystick.store.maintenance import Cut, Erasure, PrunedEvent
 from tallystick.store.transfer import Received
 
 ID_BYTES = 16
@@ -60,6 +62,7 @@ class SideRecords(msgspec.Struct, frozen=True, kw_only=True):
     commands: tuple[CommandRecord, ...] = ()
     forgotten: tuple[bytes, ...] = ()
     gone: tuple[bytes, ...] = ()
+    kept: tuple[PrunedEvent, ...] = ()
     sources: tuple[tuple[SourceKey, int], ...] = ()
     losses: tuple[Loss, ...] = ()
 
@@ -95,6 +98,7 @@ def of_received(part: Received) -> SideRecords:
         erasures=(*(erasure for erasure, _ in part.erasures), *part.named),
         announced=part.announced,
         gone=tuple(gone.id for gone in part.pruned),
+        kept=tuple(gone for gone in part.pruned if gone.type is not None),
     )
 
 
@@ -109,6 +113,7 @@ def encode(records: SideRecords) -> list[Any]:
     found += [("command", *msgspec.structs.astuple(command)) for command in records.commands]
     found += [("forget", b"".join(records.forgotten))] if records.forgotten else []
     found += [("gone", b"".join(records.gone))] if records.gone else []
+    found += [("kept", records.kept)] if records.kept else []
     found += [_source_record(*source, seq) for source, seq in records.sources]
     found += [("lost", *msgspec.structs.astuple(loss)) for loss in records.losses]
     return found
@@ -134,9 +139,24 @@ def decode(side: Sequence[Any]) -> SideRecords:
         commands=tuple(msgspec.convert(fields, CommandRecord) for fields in named.get("command", ())),
         forgotten=tuple(id_ for (packed,) in named.get("forget", ()) for id_ in split(packed)),
         gone=tuple(id_ for (packed,) in named.get("gone", ()) for id_ in split(packed)),
+        kept=tuple(msgspec.convert(each, PrunedEvent) for (listed,) in named.get("kept", ()) for each in listed),
         sources=tuple(_source_of(*fields) for fields in named.get("source", ())),
         losses=tuple(msgspec.convert(fields, Loss) for fields in named.get("lost", ())),
     )
+
+
+def left_out(positions: range, present: Iterable[int], records: SideRecords) -> list[PrunedEvent]:
+    """The events that were left out of a frame, in order, given the positions that it covers and those of its events.
+
+    Which position each id has of which an earlier version kept nothing else is not known: any order will do.
+    """
+    if not records.gone and not records.kept:
+        return []
+    kept = {each.position: each for each in records.kept if each.position in positions}
+    known = {each.id for each in records.kept}
+    missing = sorted(set(positions).difference(present, kept))
+    unknown = map(PrunedEvent, missing, (id_ for id_ in records.gone if id_ not in known))
+    return sorted([*kept.values(), *unknown], key=lambda each: each.position)
 
 
 def last_of(sources: Mapping[SourceKey, int], org: str, name: str) -> int:

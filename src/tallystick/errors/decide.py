@@ -1,0 +1,44 @@
+"""What typed readers and deciders refuse."""
+
+from __future__ import annotations
+
+from tallystick.errors.refused import Refused
+
+__all__ = [
+    "PayloadErased",
+    "PayloadMisfit",
+    "TypeNotTaken",
+]
+
+
+class PayloadErased(Refused):
+    """The payload of an event was erased, so there is no instance of its model."""
+
+    template = "the payload of seq {seq} of {stream!r} ({type}) was erased"
+    advice = "Add tallystick.Erased to the types that the reader or the decider takes, and handle it."
+    type: str
+    stream: str
+    seq: int
+
+
+class PayloadMisfit(Refused):
+    """A stored payload does not match the model of its type. It was appended without this model."""
+
+    template = "seq {seq} of {stream!r} does not match the model of {type} version {version}: {reason}"
+    advice = "Raise the version of the model, and register an upcaster that brings old payloads into its form."
+    type: str
+    version: int
+    stream: str
+    seq: int
+    reason: str
+
+
+class TypeNotTaken(Refused):
+    """A typed reader or a decider met an event of a type that it does not take."""
+
+    template = "seq {seq} of {stream!r} is {type}, which {reader} does not take"
+    advice = "Add its model to the types that the reader or the decider takes."
+    reader: str
+    type: str
+    stream: str
+    seq: int
