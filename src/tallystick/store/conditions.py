@@ -35,7 +35,7 @@ class Conditions:
         self._log = log
         self._known: OrderedDict[str, int] = OrderedDict()
 
-    def _require_offered(self) -> None:
+    def require_offered(self) -> None:
         """Refuse a log without conditions."""
         if capabilities.CONDITIONS not in self._log.capabilities:
             raise errors.UnsupportedCapability(engine=self._log.engine, capability=capabilities.CONDITIONS)
@@ -50,7 +50,7 @@ class Conditions:
         over_pruned: bool,
     ) -> Consultation:
         """See `Reader.consult`."""
-        self._require_offered()
+        self.require_offered()
         if type(query) is not Query:
             raise errors.InvalidValue(what="query", value=names.display(query), must="a Query, as `match` makes it")
         found = self._log.consult(query, after=after, org=org, over_pruned=over_pruned)
@@ -60,7 +60,7 @@ class Conditions:
 
     def of(self, unless: Marker | Query | Condition, org: str | None) -> Condition:
         """What the engine has to judge. A query alone means that no event matches at all."""
-        self._require_offered()
+        self.require_offered()
         if isinstance(unless, Condition):
             return unless
         if isinstance(unless, Query):
