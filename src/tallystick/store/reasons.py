@@ -44,6 +44,7 @@ ADVICE = {
     "cut": _FACTS,
     "head": _FACTS,
     "scope": _FACTS,
+    "tags": _RESTORE,
     "fingerprint": "Compare the log with a copy. If the log is right, seal it again: `tallystick.state.seal`.",
     "snapshot": "Folds do not use it. Make a new one: `tally snapshot`.",
     LOSS: "Run `tally doctor --accept-loss` again: it records the missing control fact.",
