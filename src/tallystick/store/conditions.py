@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from tallystick import errors
-from tallystick.event import names
+from tallystick.event import names, profiles
 from tallystick.event.model import Event
 from tallystick.store import capabilities, cursors
 from tallystick.store.events import EventLog
@@ -36,7 +36,9 @@ class Conditions:
         self._known: OrderedDict[str, int] = OrderedDict()
 
     def require_offered(self) -> None:
-        """Refuse a log without conditions."""
+        """Refuse a log without conditions, and one whose order is not that of its other nodes."""
+        if profiles.named(self._log.profile).signed:
+            raise errors.Forbidden(what="a condition on other events", profile=self._log.profile)
         if capabilities.CONDITIONS not in self._log.capabilities:
             raise errors.UnsupportedCapability(engine=self._log.engine, capability=capabilities.CONDITIONS)
 
