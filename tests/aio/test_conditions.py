@@ -9,19 +9,8 @@ import pytest
 
 import tallystick
 from tallystick import Marker, NewEvent, Query, aio, errors, match
-from tallystick.store.capabilities import CONDITIONS
 
 NAME = match(tags=["name:ada"])
-
-
-@pytest.fixture(params=["memory", "files", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Any) -> str:
-    """A new store of each engine that has conditions."""
-    url = "memory:" if request.param == "memory" else f"{request.param}:{tmp_path / 'log'}"
-    with tallystick.open(url) as store:
-        if CONDITIONS not in store.log.capabilities:
-            pytest.skip(f"{request.param} does not offer {CONDITIONS}")
-    return url
 
 
 def opened(number: int = 0, *tags: str) -> NewEvent:

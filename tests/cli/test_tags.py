@@ -6,19 +6,7 @@ import json
 
 import pytest
 
-import tallystick
-from tallystick.store.capabilities import CONDITIONS
-
 JOINED = "student.subscribed"
-
-
-@pytest.fixture(params=["files:log", "sqlite:log.db"])
-def url(request, tally):
-    """The URL of a store of each engine that has conditions."""
-    with tallystick.open(str(request.param)) as store:
-        if CONDITIONS not in store.log.capabilities:
-            pytest.skip(f"{request.param} does not offer {CONDITIONS}")
-    return str(request.param)
 
 
 @pytest.fixture

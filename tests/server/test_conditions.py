@@ -13,18 +13,9 @@ import tallystick
 from tallystick import Catalog, NewEvent
 from tallystick.server.api import append, conditions
 from tallystick.server.http import idempotency
-from tallystick.store.capabilities import CONDITIONS
 from tallystick.testing import upkeep
 
 TOKENS = {"acme": ("writer", "acme"), "bolt": ("writer", "bolt"), "all": ("writer", None), "reader": ("tenant", "acme")}
-
-
-@pytest.fixture
-def conditional(everywhere: Any) -> Any:
-    """A service over each engine that has conditions."""
-    if CONDITIONS not in everywhere.service.store.log.capabilities:
-        pytest.skip(f"{everywhere.service.store.log.engine} does not offer {CONDITIONS}")
-    return everywhere
 
 
 @pytest.fixture
@@ -64,10 +55,10 @@ def add(served: Any, stream: str, *events: dict[str, Any], token: str = "", **bo
 # --- tags, and reading by them ----------------------------------------------------------------------------------------
 
 
-def test_tags_go_in_and_come_out(conditional: Any, fresh: str) -> None:
+def test_tags_go_in_and_come_out(everywhere: Any, fresh: str) -> None:
     """TAG-01: an event has its tags in the meta, sorted and once, also if the meta of the request has them."""
-    assert add(conditional, fresh, tagged("b:1", "a:1", "b:1"), tagged(meta={"tags": ["c:1"]})).status_code == 201
-    found = conditional.client.get(f"/v1/streams/{fresh}/events").json()["events"]
+    assert add(everywhere, fresh, tagged("b:1", "a:1", "b:1"), tagged(meta={"tags": ["c:1"]})).status_code == 201
+    found = everywhere.client.get(f"/v1/streams/{fresh}/events").json()["events"]
     assert [event["meta"]["tags"] for event in found] == [["a:1", "b:1"], ["c:1"]]
 
 
@@ -113,43 +104,43 @@ def test_a_follower_gets_new_events_by_their_tags(serve: Any) -> None:
 # --- consultations and conditions -------------------------------------------------------------------------------------
 
 
-def test_a_consultation_gives_the_marker_of_the_append(conditional: Any, fresh: str) -> None:
+def test_a_consultation_gives_the_marker_of_the_append(everywhere: Any, fresh: str) -> None:
     """TAG-02: events and marker; the marker admits an append until something matching is added."""
     tag = f"course:{fresh}"
     asked = items(tag, types=["noted", "joined"]) + items(tag, "student:s7")
-    add(conditional, fresh, tagged(tag), tagged(tag, type="other"), tagged("student:s7", tag, type="other"))
-    seen = consult(conditional, asked)
+    add(everywhere, fresh, tagged(tag), tagged(tag, type="other"), tagged("student:s7", tag, type="other"))
+    seen = consult(everywhere, asked)
     assert [event["seq"] for event in seen["events"]] == [1, 3]
     assert seen["events"] == [
-        event for event in conditional.client.get(f"/v1/streams/{fresh}/events").json()["events"] if event["seq"] != 2
+        event for event in everywhere.client.get(f"/v1/streams/{fresh}/events").json()["events"] if event["seq"] != 2
     ]
-    assert add(conditional, fresh, tagged(tag, type="other"), unless=seen["marker"]).status_code == 201
-    assert add(conditional, fresh, tagged(tag, type="joined"), unless=seen["marker"]).status_code == 201
-    refused = add(conditional, f"{fresh}-b", tagged(tag), unless=seen["marker"])
+    assert add(everywhere, fresh, tagged(tag, type="other"), unless=seen["marker"]).status_code == 201
+    assert add(everywhere, fresh, tagged(tag, type="joined"), unless=seen["marker"]).status_code == 201
+    refused = add(everywhere, f"{fresh}-b", tagged(tag), unless=seen["marker"])
     assert (refused.status_code, refused.json()["code"]) == (409, "condition_failed")
     assert refused.json()["values"].keys() == {"query", "found"}
     assert tag in refused.json()["values"]["query"]
-    assert conditional.service.store.stream_head(f"{fresh}-b") is None
-    again = consult(conditional, asked, after=seen["marker"]["after"])
+    assert everywhere.service.store.stream_head(f"{fresh}-b") is None
+    again = consult(everywhere, asked, after=seen["marker"]["after"])
     assert [event["seq"] for event in again["events"]] == [5]
-    assert add(conditional, fresh, tagged(tag), unless=again["marker"]).status_code == 201
+    assert add(everywhere, fresh, tagged(tag), unless=again["marker"]).status_code == 201
 
 
-def test_a_condition_holds_for_all_parts(conditional: Any, fresh: str) -> None:
+def test_a_condition_holds_for_all_parts(everywhere: Any, fresh: str) -> None:
     """TAG-02: on several streams it is all or nothing, and items alone claim a free name."""
     parts = [{"stream": f"{fresh}-{letter}", "events": [tagged(f"name:{fresh}")]} for letter in "ab"]
     body = {"parts": parts, "unless": {"items": items(f"name:{fresh}")}}
-    first, second = (post(conditional, "/v1/append", body) for _ in range(2))
+    first, second = (post(everywhere, "/v1/append", body) for _ in range(2))
     assert (first.status_code, second.status_code, second.json()["code"]) == (201, 409, "condition_failed")
-    assert conditional.service.store.stream_head(f"{fresh}-a").seq == 1
+    assert everywhere.service.store.stream_head(f"{fresh}-a").seq == 1
 
 
-def test_of_racing_claims_one_wins(conditional: Any, fresh: str) -> None:
+def test_of_racing_claims_one_wins(everywhere: Any, fresh: str) -> None:
     """TAG-02: many clients at once claim one name; one gets it."""
     together = threading.Barrier(8)
 
     def claim(number: int) -> list[int]:
-        with conditional.as_("") as client:
+        with everywhere.as_("") as client:
             together.wait()
             body = {"events": [tagged(f"name:{fresh}")], "unless": {"items": items(f"name:{fresh}")}}
             path = f"/v1/streams/{fresh}-{number}/events"
@@ -160,37 +151,37 @@ def test_of_racing_claims_one_wins(conditional: Any, fresh: str) -> None:
     assert statuses == [201] + [409] * 39
 
 
-def test_a_read_page_gives_a_sound_place(conditional: Any, fresh: str) -> None:
+def test_a_read_page_gives_a_sound_place(everywhere: Any, fresh: str) -> None:
     """TAG-02: the cursor and `through` of a page are places that a condition may start after."""
     tag = f"a:{fresh}"
-    add(conditional, fresh, tagged(tag))
-    conditional.service.store.wait(0, timeout=5)
-    page = conditional.client.get("/v1/events", params={"tag": tag, "limit": 10_000}).json()
-    while page["through"] < conditional.service.store.head():
-        page = conditional.client.get("/v1/events", params={"tag": tag, "after": page["cursor"]}).json()
+    add(everywhere, fresh, tagged(tag))
+    everywhere.service.store.wait(0, timeout=5)
+    page = everywhere.client.get("/v1/events", params={"tag": tag, "limit": 10_000}).json()
+    while page["through"] < everywhere.service.store.head():
+        page = everywhere.client.get("/v1/events", params={"tag": tag, "after": page["cursor"]}).json()
     for number, after in enumerate((page["cursor"], page["through"])):
         unless = {"items": items(tag), "after": after}
-        assert add(conditional, f"{fresh}-{number}", tagged(), unless=unless).status_code == 201
-    add(conditional, fresh, tagged(tag))
-    assert add(conditional, f"{fresh}-c", tagged(), unless=unless).status_code == 409
+        assert add(everywhere, f"{fresh}-{number}", tagged(), unless=unless).status_code == 201
+    add(everywhere, fresh, tagged(tag))
+    assert add(everywhere, f"{fresh}-c", tagged(), unless=unless).status_code == 409
 
 
-def test_a_key_takes_effect_once_however_often_it_is_decided(conditional: Any, fresh: str) -> None:
+def test_a_key_takes_effect_once_however_often_it_is_decided(everywhere: Any, fresh: str) -> None:
     """TAG-02, CP-06: the condition is not part of the request that a key names, so deciding again is a retry."""
     path, key, asked = f"/v1/streams/{fresh}/events", {"idempotency-key": fresh}, items(f"seat:{fresh}")
     body = {"events": [tagged(f"seat:{fresh}")]}
-    before = consult(conditional, asked)["marker"]
-    add(conditional, fresh, tagged(f"seat:{fresh}"))
-    refused = post(conditional, path, body | {"unless": before}, **key)
+    before = consult(everywhere, asked)["marker"]
+    add(everywhere, fresh, tagged(f"seat:{fresh}"))
+    refused = post(everywhere, path, body | {"unless": before}, **key)
     assert (refused.status_code, refused.json()["code"]) == (409, "condition_failed")
-    decided = post(conditional, path, body | {"unless": consult(conditional, asked)["marker"]}, **key)
-    for unless in (before, consult(conditional, asked)["marker"], None):
-        again = post(conditional, path, body | {"unless": unless}, **key)
+    decided = post(everywhere, path, body | {"unless": consult(everywhere, asked)["marker"]}, **key)
+    for unless in (before, consult(everywhere, asked)["marker"], None):
+        again = post(everywhere, path, body | {"unless": unless}, **key)
         assert (again.status_code, again.headers["idempotent-replayed"]) == (201, "true")
         assert again.content == decided.content
-    other = post(conditional, path, {"events": [tagged("seat:other")]}, **key)
+    other = post(everywhere, path, {"events": [tagged("seat:other")]}, **key)
     assert (other.status_code, other.json()["code"]) == (409, "idempotency_key_reuse")
-    assert conditional.service.store.stream_head(fresh).seq == 2
+    assert everywhere.service.store.stream_head(fresh).seq == 2
 
 
 def test_a_request_without_tags_is_the_one_that_it_was() -> None:
@@ -216,16 +207,16 @@ def test_too_much_is_refused_as_a_whole(serve: Any, monkeypatch: pytest.MonkeyPa
     assert [event["seq"] for event in consult(served, items("a:1"), after=1)["events"]] == [*range(2, 21), 33]
 
 
-def test_what_was_pruned_is_said(conditional: Any, fresh: str) -> None:
+def test_what_was_pruned_is_said(everywhere: Any, fresh: str) -> None:
     """TAG-03: a consultation that lacks matching events is 410, unless it is asked over them; a name stays taken."""
-    store, tag = conditional.service.store, f"name:{fresh}"
+    store, tag = everywhere.service.store, f"name:{fresh}"
     store.append(fresh, [NewEvent("noted", {}, tags=[tag]), NewEvent("noted", {}), NewEvent("noted", {})])
     upkeep.prune(store, fresh, 3)
-    refused = post(conditional, "/v1/consult", {"items": items(tag)})
+    refused = post(everywhere, "/v1/consult", {"items": items(tag)})
     assert (refused.status_code, refused.json()["code"]) == (410, "history_pruned")
-    assert consult(conditional, items(tag), over_pruned=True)["events"] == []
-    assert consult(conditional, items(f"free:{fresh}"))["events"] == []
-    assert add(conditional, f"{fresh}-b", tagged(), unless={"items": items(tag)}).status_code == 409
+    assert consult(everywhere, items(tag), over_pruned=True)["events"] == []
+    assert consult(everywhere, items(f"free:{fresh}"))["events"] == []
+    assert add(everywhere, f"{fresh}-b", tagged(), unless={"items": items(tag)}).status_code == 409
 
 
 # --- orgs -------------------------------------------------------------------------------------------------------------

@@ -11,14 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 import tallystick
-from tallystick import NewEvent, Selection, Store, errors, match, moving
+from tallystick import NewEvent, Selection, Store, match, moving
 from tallystick.cli.main import tally
 from tallystick.pipeline.source import log_query
 from tallystick.projections.consumer import Consumer
 from tallystick.server.api.parameters import Filters
 from tallystick.server.tail import Channel, _choose
 from tallystick.store import control
-from tallystick.store.capabilities import CONDITIONS
 from tallystick.testing import postgres
 
 FIELDS: dict[str, Any] = {
@@ -106,23 +105,12 @@ def engine_url(request: pytest.FixtureRequest, tmp_path: Any) -> str:
     return "memory:" if request.param == "memory" else f"{request.param}:{tmp_path}/log"
 
 
-def is_refused(store: Store, field: str, selection: Selection) -> bool:
-    """Whether an engine without an index of tags refuses a query by name."""
-    if field != "query" or CONDITIONS in store.log.capabilities:
-        return False
-    with pytest.raises(errors.UnsupportedCapability):
-        store.read(selection=selection)
-    return True
-
-
 @each_field
 def test_every_engine_applies_it(field: str, engine_url: str) -> None:
     """TAG-01: forward, backward, page by page, exporting and consuming."""
     selection = Selection(**{field: FIELDS[field]})
     with tallystick.open(engine_url) as store:
         write(store)
-        if is_refused(store, field, selection):
-            return
         expected = wanted(store, selection)
         assert [event.position for event in store.events(selection=selection)] == expected
         assert [event.position for event in store.events(selection=selection, backward=True)] == expected[::-1]
@@ -154,8 +142,6 @@ def test_a_server_applies_it(field: str, server_url: str) -> None:
 
     selection = Selection(**{field: FIELDS[field]})
     with tallystick.open(server_url, readonly=True) as store:
-        if is_refused(store, field, selection):
-            return
         expected = wanted(store, selection)
         assert [event.position for event in store.events(selection=selection)] == expected
         log: Any = store.log
