@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -103,23 +104,26 @@ RARE = {
 
 
 def test_nothing_is_scanned_for_what_is_rare(store: Store, connect: Connect) -> None:
-    """TAG-01, TAG-02: before the first ANALYZE, a page and a condition touch few pages of a log of 12,000 events."""
+    """TAG-01, TAG-02: a page and a condition touch few pages of a log of 12,000 events, whatever is known of it."""
     for start in range(0, 12_000, 2000):
         store.append("order/a", [NewEvent("thing.done", {}, tags=["hot:1", "hot:2"])] * 2000)
         if start == 6000:
             store.append("order/b", NewEvent("thing.done", {}, tags=["hot:1", "rare:1"]))
             store.append("order/b", NewEvent("thing.else", {}, tags=["hot:1"]))
-    connection = connect("tally_app")
     query = "SELECT tally.matching(%s::jsonb, 0, NULL, NULL, 10)"
     touched = {}
-    for name, asked in (RARE | {"what is common": match(tags=["hot:1", "hot:2"]) | match()}).items():
+    wanted = RARE | {"what is common": match(tags=["hot:1", "hot:2"]) | match()}
+    for is_analysed, name in itertools.product((False, True), wanted):
+        if is_analysed:
+            connect().execute("ANALYZE tally.events, tally.event_tags")
+        connection, asked = connect("tally_app"), wanted[name]
         values = (conditions.to_json(asked.items),)
         for _ in range(2):  # the first time, the functions are planned
             plan = connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query}".encode(), values).fetchone()
         assert plan is not None
         top = plan[0][0]["Plan"]
-        touched[name] = top["Shared Hit Blocks"] + top["Shared Read Blocks"]
-    assert {name: count for name, count in touched.items() if count > 400} == {}
+        touched[name, is_analysed] = top["Shared Hit Blocks"] + top["Shared Read Blocks"]
+    assert {name: count for name, count in touched.items() if count > 250} == {}
 
 
 def _loosely(connect: Connect, *statements: str) -> None:
