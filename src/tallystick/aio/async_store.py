@@ -151,6 +151,7 @@ class AsyncStore:
     stream = _each(Store.stream, at_once=PAGE_EVENTS)
     stream_pages = _each(Store.stream_pages)
     consume = _each(Store.consume)
+    consult = _in_thread(Store.consult)
     at = _in_thread(Store.at)
     last = _in_thread(Store.last)
     find = _in_thread(Store.find)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from tallystick.errors.given import InvalidInput
 from tallystick.errors.refused import Refused
 
 __all__ = [
+    "DeciderInvalid",
+    "DecisionInvalid",
     "PayloadErased",
     "PayloadMisfit",
     "TypeNotTaken",
@@ -42,3 +45,21 @@ class TypeNotTaken(Refused):
     type: str
     stream: str
     seq: int
+
+
+class DeciderInvalid(InvalidInput):
+    """A decider lacks a required part, or does not have the decision."""
+
+    template = "decider {name!r}: {reason}"
+    advice = "A decider has initial(), evolve(state, event: …) and decisions; see docs/deciders.md."
+    name: str
+    reason: str
+
+
+class DecisionInvalid(InvalidInput):
+    """A decision was called with other arguments than it has, or returned something else than events."""
+
+    template = "{decision}: {reason}"
+    advice = "A decision returns an event, a list of them, or an empty list. A key and meta are given with request()."
+    decision: str
+    reason: str

@@ -287,7 +287,7 @@ class Catalog:
         for type_ in sorted(self._entries if types is None else set(types)):
             entry = self._entries.get(type_)
             for version, upcaster in sorted(entry.upcasters.items()) if entry else ():
-                source = hashlib.sha256(_source(upcaster)).hexdigest()
+                source = hashlib.sha256(source_of(upcaster)).hexdigest()
                 digest.update(f"{type_}\n{version}\n{_qualified(upcaster)}\n{source}\n".encode())
         return digest.digest()
 
@@ -389,8 +389,8 @@ def _qualified(function: Callable[..., Any]) -> str:
     return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
 
-def _source(function: Callable[..., Any]) -> bytes:
-    """The source of a function, or its byte code if there is no source, as in an interactive session."""
+def source_of(function: Callable[..., Any]) -> bytes:
+    """The source of a function or class, or its byte code if there is no source, as in an interactive session."""
     try:
         return textwrap.dedent(inspect.getsource(function)).encode()
     except (OSError, TypeError):

@@ -82,11 +82,13 @@ class Models:
         """The payload of an event, after the upcasters, as an instance of its model."""
         if self.taken and event.type not in self._types:
             raise errors.TypeNotTaken(reader=self._reader, type=event.type, stream=event.stream, seq=event.seq)
-        if event.payload is not None:
-            return self._catalog.instance(event)
-        if Erased not in self.taken:
+        if event.payload is None and Erased not in self.taken:
             raise errors.PayloadErased(type=event.type, stream=event.stream, seq=event.seq)
-        return Erased(self._catalog.new_name(event.type))
+        return self.instance_or_erased(event)
+
+    def instance_or_erased(self, event: Event) -> Any:
+        """The same for an event of any type in the catalog, and `Erased` for an erased one."""
+        return Erased(self._catalog.new_name(event.type)) if event.erased else self._catalog.instance(event)
 
 
 def _members(union: Any) -> tuple[Any, ...]:

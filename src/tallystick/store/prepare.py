@@ -353,7 +353,7 @@ class Preparer:
 def _own_meta(event: NewEvent) -> Any:
     """The meta that an event was given, with its tags. Tags in the meta need not be sorted."""
     meta = event.meta
-    if event.tags == () and not (type(meta) is dict and type(meta.get(tags.KEY)) is list):
+    if event.tags in ((), []) and not (type(meta) is dict and type(meta.get(tags.KEY)) is list):
         return meta
     if meta is not None and type(meta) is not dict:
         return meta  # refused later

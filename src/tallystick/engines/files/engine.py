@@ -71,6 +71,7 @@ class FilesLog(FileQueries, SideTables):
         self._compressor = Compressor(self._reclaimer, compress_bytes_min, self._require_writer)
         self._writer: SegmentWriter | None = None
         if opened.mark_file is not None and opened.lock is not None:
+            opened.handles.writes = True
             opened.recovered += self.snapshots.remove_orphans()
             opened.recovered += self.quarantine_side_tables(f"{directory}/quarantine", time_ns=clock())
             self._writer = SegmentWriter(
@@ -196,8 +197,7 @@ class FilesLog(FileQueries, SideTables):
         return leases.Lease(stream, lease.number, None)
 
     def matches(self, condition: Condition, *, limit: int) -> list[int]:
-        view = self._view
-        return view.retry_on_swap(lambda: tag_queries.matches(view.reader, view.segments, condition, limit=limit))
+        return tag_queries.matches(self._view, condition, limit=limit)
 
     def consult(self, query: Query, *, after: int, org: str | None, over_pruned: bool) -> Consulted:
         return consult.consult(self, query, after=after, org=org, over_pruned=over_pruned)

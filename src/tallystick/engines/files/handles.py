@@ -37,6 +37,7 @@ class Handles:
         self.files = files
         self.directory = directory
         self.cache = SectionCache()
+        self.writes = False  # whether this process is the writer, which makes derived files again
         self.lock = threading.RLock()  # held while an index is rebuilt; a writer commits under the same lock
         self.note_hole: Callable[[Hole], None] = lambda hole: None
         self._open: OrderedDict[bytes, File] = OrderedDict()

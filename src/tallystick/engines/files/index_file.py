@@ -36,7 +36,7 @@ import sys
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
@@ -93,6 +93,13 @@ def _decoded(ask: Callable[P, T]) -> Callable[P, T]:
     return asked
 
 
+class SizedSection(Protocol):
+    """A section that was decoded: `size` is about what it takes in memory."""
+
+    @property
+    def size(self) -> int: ...
+
+
 class SectionCache:
     """Sections of many indexes in memory, bounded in bytes."""
 
@@ -114,7 +121,7 @@ class SectionCache:
         self._items.clear()
         self._bytes = 0
 
-    def put(self, key: tuple[int, str], data: bytes | StreamEntries) -> None:
+    def put(self, key: tuple[int, str], data: bytes | SizedSection) -> None:
         """Keep a section, and forget those that were not used for longest."""
         self._bytes += _size(data) - _size(self._items.pop(key, b""))  # another thread may have put it meanwhile
         self._items[key] = data
@@ -126,8 +133,8 @@ class SectionCache:
             self._bytes -= _size(dropped)
 
 
-def _size(data: bytes | StreamEntries) -> int:
-    return len(data) if isinstance(data, bytes) else len(data.ends) + len(data.entries)
+def _size(data: bytes | SizedSection) -> int:
+    return len(data) if isinstance(data, bytes) else data.size
 
 
 class SealedIndex:

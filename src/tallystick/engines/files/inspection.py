@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -11,17 +12,21 @@ from tallystick import errors
 from tallystick.engines.files import index_file, index_writer, segment
 from tallystick.engines.files.compressed import CompressedFile, open_segment
 from tallystick.engines.files.handles import Handles, Renamed
+from tallystick.engines.files.index_file import SectionCache
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.rewrite import encoding_of
 from tallystick.engines.files.scan import read_frame
 from tallystick.engines.files.segment import Header
 from tallystick.engines.files.segments import Segment, Segments
 from tallystick.engines.files.snapshots import FileSnapshots
+from tallystick.engines.files.tag_file import SealedTags
 from tallystick.engines.files.view import LogView
 from tallystick.engines.files.writer import SegmentWriter
 from tallystick.store.events import Problem
 from tallystick.store.filesystem import File, size_of
 from tallystick.store.page import Hole
+
+TAG_PROBLEMS_MAX = 100  # of one segment
 
 
 def problems(view: LogView, progress: Callable[[int], None]) -> Iterator[Problem]:
@@ -81,16 +86,41 @@ def _unindexed(item: Segment, header: Header, handles: Handles) -> Segment:
 
 
 def _body_problems(item: Segment, fresh: Segment, file: File, end: int, following: int | None) -> list[Problem]:
-    covered = min(item.base.covered_end, end) if item.base is not None else fresh.header.size
     found: list[Problem] = []
-    holes = fresh.index_all(file, end=covered)
-    if not holes and item.base is not None:
-        found += _index_problems(item, fresh, file)
+    holes: list[Hole] = []
+    for covered, compare in sorted(_derived(item), key=lambda each: each[0]):
+        holes += fresh.index_all(file, end=min(covered, end))
+        if not holes:
+            found += compare(item, fresh, file)
     holes += fresh.index_all(file, end=end)
     found += [_frame_problem(item, hole.reason, hole.first) for hole in holes if hole.first == hole.last]
     if fresh.covered_end < end and fresh.next_position >= (following or item.next_position):
         found.append(_frame_problem(item, f"{item.name} is damaged at byte {fresh.covered_end}", fresh.next_position))
     return found
+
+
+def _derived(item: Segment) -> Iterator[tuple[int, Callable[[Segment, Segment, File], Iterable[Problem]]]]:
+    """What there is on the disk that follows from the segment: how far it covers the segment, and how to compare it."""
+    if item.base is not None:
+        yield item.base.covered_end, _index_problems
+    try:
+        base = item.tags.on_disk(SectionCache())
+    except (index_file.BadIndex, OSError):  # it is made again when a query asks
+        item.tags.forget()
+    else:
+        yield base.covered_end, functools.partial(_tag_problems, base)
+
+
+def _tag_problems(base: SealedTags, item: Segment, fresh: Segment, file: File) -> Iterator[Problem]:
+    """Compare the tags on the disk with those that were just taken from the segment."""
+    name = f"index/{item.tags.file_name}"
+    try:
+        for position, what in itertools.islice(fresh.tags.differences(base), TAG_PROBLEMS_MAX):
+            yield Problem("tag_file", f"{name} and its segment differ: {what}", position)
+    except index_file.MalformedIndex as problem:
+        yield Problem("tag_file", f"{name}: {problem}", item.header.first_position)
+    except (index_file.BadIndex, OSError):  # it gives no wrong answer, and is made again: the report counts it
+        item.tags.forget()
 
 
 def _frame_problem(item: Segment, reason: str, position: int) -> Problem:
@@ -152,6 +182,7 @@ def _facts(view: LogView, *, writing: bool) -> dict[str, Any]:
         "free_bytes": handles.files.free_bytes(handles.directory),
         "writer": "this process" if writing else "not this process",
         "indexes_rebuilt": sum(item.rebuilt for item in segments),
+        "tags_rebuilt": sum(item.tags.rebuilt for item in segments),
         "quarantined": handles.files.list(f"{handles.directory}/quarantine"),
         "not_ours": view.opened.unknown,
     }

@@ -26,7 +26,7 @@ from tallystick.engines.files.handles import Handles
 from tallystick.engines.files.rewrite import FrameDraft, KeepFilter
 from tallystick.engines.files.scan import Scanner
 from tallystick.engines.files.segment import Header
-from tallystick.engines.files.segments import Segment
+from tallystick.engines.files.segments import Segment, derived_names
 from tallystick.store.filesystem import FileSystem
 
 JOINED_BYTES_MAX = 4 << 20  # uncompressed; a larger segment is not joined
@@ -109,7 +109,9 @@ def _joined_ids(whole: Segment, handles: Handles) -> Iterator[bytes]:
 def remove(handles: Handles, names: list[str]) -> list[str]:
     """Remove the files of absorbed segments, durably; returns those that cannot be removed while they are open."""
     files, directory = handles.files, handles.directory
-    bare = [name for name in names if _is_removed(files, f"{directory}/index/{name.removesuffix('.log')}.idx")]
+    bare = [
+        name for name in names if all(_is_removed(files, f"{directory}/index/{one}") for one in derived_names(name))
+    ]
     files.sync_dir(f"{directory}/index")  # first: nobody would remove an index that is left without its segment
     gone = [name for name in bare if _is_removed(files, f"{directory}/{name}")]
     files.sync_dir(directory)

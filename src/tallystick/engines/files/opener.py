@@ -175,8 +175,8 @@ def _recover(files: FileSystem, directory: str, lock: Lock, clock: Callable[[], 
     opened.holes = known_positions.with_lost_end(opened.holes, known, last)
     if opened.holes:
         return opened
-    indexes = [f"index/{name}" for name in files.list(f"{directory}/index") if name.endswith(".idx.tmp")]
-    for name in (*found.temporary, *indexes):
+    derived = [f"index/{name}" for name in files.list(f"{directory}/index") if name.endswith((".idx.tmp", ".tags.tmp"))]
+    for name in (*found.temporary, *derived):
         files.unlink(f"{directory}/{name}")
     if found.absorbed:
         opened.absorbed = joined_segments.remove(handles, found.absorbed)
@@ -225,4 +225,5 @@ def _reindexed(item: Segment) -> list[str]:
         return []
     item.save_index()
     item.load_index()
+    item.tags.load()
     return [f"rebuilt the index of {item.name}"]

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from tallystick.engines.files import side
+from tallystick.engines.files import side, tag_queries
 from tallystick.engines.files.checked_frames import CheckedFrames, FrameEvents
 from tallystick.engines.files.frame import Body
 from tallystick.engines.files.segments import Segment, index_of_position
@@ -65,7 +65,10 @@ class FileQueries:
             self._require_known_end(after)
             return Page([], after)
         self._require_positions(selection, after=after, over_pruned=over_pruned)
-        page, parts = view.retry_on_swap(
+        found = None
+        if selection.query is not None and not (over_holes or unchecked):
+            found = tag_queries.page(view, selection.query, after=after, end=end, selection=selection, limit=limit)
+        page, parts = found or view.retry_on_swap(
             lambda: view.reader.page(
                 view.segments, after=after, end=end, selection=selection, limit=limit, over_holes=over_holes
             )

@@ -170,6 +170,7 @@ class Rewriter:
         with contextlib.suppress(PermissionError):  # the old index is open elsewhere: it is written at the next opening
             fresh.save_index()
             fresh.load_index()
+            fresh.tags.load()
         return fresh
 
     def _stage(

@@ -24,6 +24,8 @@ from tallystick.engines.files.index_file import SealedIndex, SectionCache
 from tallystick.engines.files.lifecycle import Lifecycle
 from tallystick.engines.files.scan import Scanner, next_valid_frame
 from tallystick.engines.files.segment import Header
+from tallystick.engines.files.segment_tags import SegmentTags
+from tallystick.engines.files.segment_tags import name_of as tags_name_of
 from tallystick.event.model import Row
 from tallystick.store import leases
 from tallystick.store.filesystem import File, open_replaceable, replace_file
@@ -49,6 +51,7 @@ class Segment:
         self._listener: Callable[[side.SideRecords], None] = lambda records: None
         self._heard_end = 0  # the listener was given the side records before this offset
         self._handles = handles
+        self.tags = SegmentTags(self, handles)
 
     def _use_index(self, base: SealedIndex | None, grown: GrowingIndex | None) -> None:
         """Use a file and what has grown in memory. Questions see both replaced in one step."""
@@ -58,7 +61,7 @@ class Segment:
     @property
     def index_name(self) -> str:
         """The name of its index file."""
-        return self.name.removesuffix(".log") + ".idx"
+        return index_name_of(self.name)
 
     @property
     def next_position(self) -> int:
@@ -201,6 +204,7 @@ class Segment:
             if records is not side.NOTHING:
                 self._listener(records)
             self._heard_end = frame.end
+        self.tags.add(frame, rows, records)  # before the head moves: a reader that sees an event finds its tags
         (grown or self.grow()).add(frame, rows, heads, sources, records)
 
     def rebuild(self, *, instead_of: SealedIndex | None) -> None:
@@ -251,6 +255,8 @@ class Segment:
             self.known_end, self.known_next = base.covered_end, base.next_position
             return False
         self._use_index(base, None)
+        if self.name == segment.CURRENT:  # so that what follows can be added
+            self.tags.load()
         return True
 
     def index_on_disk(self) -> SealedIndex | None:
@@ -262,7 +268,10 @@ class Segment:
         return SealedIndex(file, SectionCache(), store_id=self.header.store_id, identity=self.identity)
 
     def save_index(self, *, name: str | None = None) -> None:
-        """Write the index of everything that is indexed, whole or not at all. An index with gaps is not written."""
+        """Write the index and the tags of everything that is indexed, for a segment of this name.
+
+        Each file is written whole or not at all. An index with gaps is not written.
+        """
         try:
             data = self._encoded_index()
         except index_file.BadIndex:
@@ -270,11 +279,23 @@ class Segment:
             data = self._encoded_index()
         if self.gaps:
             return
-        replace_file(self._handles.files, f"{self._handles.directory}/index", name or self.index_name, data)
+        self.tags.save(name or self.name)
+        index_name = index_name_of(name or self.name)
+        replace_file(self._handles.files, f"{self._handles.directory}/index", index_name, data)
 
     def _encoded_index(self) -> bytes:
         store_id, identity = self.header.store_id, self.identity
         return index_writer.encode(self.base, self.grow(), store_id=store_id, identity=identity)
+
+
+def index_name_of(segment_name: str) -> str:
+    """The name of the index file of a segment."""
+    return segment_name.removesuffix(".log") + ".idx"
+
+
+def derived_names(segment_name: str) -> tuple[str, str]:
+    """The names of the files that follow from a segment of this name: its index, and its tags."""
+    return index_name_of(segment_name), tags_name_of(segment_name)
 
 
 Segments: TypeAlias = tuple[Segment, ...]

@@ -25,6 +25,11 @@ class StreamEntries(msgspec.Struct, frozen=True, gc=False):
     ends: bytes
     entries: bytes
 
+    @property
+    def size(self) -> int:
+        """What they take in memory."""
+        return len(self.ends) + len(self.entries)
+
     def __len__(self) -> int:
         return len(self.ends) // _END_BYTES
 

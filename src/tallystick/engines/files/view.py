@@ -80,6 +80,7 @@ class LogView:
             old = [item for item in self.segments if item.header.segment_id in gone]
             self.segments = self.opened.segments = with_generation(self.segments, fresh, absorbed)
             for item in old:
+                item.tags.replace()
                 self.handles.release(item)
                 self.reader.forget(item.identity)
 

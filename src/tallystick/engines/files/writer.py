@@ -19,7 +19,7 @@ from tallystick.engines.files import segment, side
 from tallystick.engines.files.frame import Frame, FrameBuffer
 from tallystick.engines.files.mark import NAME as MARK_NAME
 from tallystick.engines.files.mark import SegmentMarkFile
-from tallystick.engines.files.segments import Segment, following, org_in
+from tallystick.engines.files.segments import Segment, derived_names, following, org_in
 from tallystick.engines.files.side import SideRecords
 from tallystick.engines.files.view import LogView
 from tallystick.event.model import Row
@@ -151,6 +151,7 @@ class SegmentWriter:
         begun.org_before = functools.partial(org_in, self._view.segments)
         self._view.begin(begun)
         sealed.load_index()
+        sealed.tags.load()
         self._on_sealed(sealed)
         return True
 
@@ -165,7 +166,7 @@ class SegmentWriter:
         begun = following(sealed, self._handles, clock=self._clock)
         try:
             name = segment.sealed_name(self._names_taken(), time_ns=self._clock())
-            sealed.save_index(name=name.removesuffix(".log") + ".idx")
+            sealed.save_index(name=name)
             stage_file(self._files, self._directory, segment.CURRENT, segment.encode(begun.header))
         except OSError as problem:
             if problem.errno in FULL:
@@ -190,8 +191,8 @@ class SegmentWriter:
 
     def _names_taken(self) -> set[str]:
         """Names of segments, and of those that only have an index because they were moved away."""
-        indexes = self._files.list(f"{self._directory}/index")
-        return {*self._files.list(self._directory), *(name.removesuffix(".idx") + ".log" for name in indexes)}
+        derived = self._files.list(f"{self._directory}/index")
+        return {*self._files.list(self._directory), *(f"{name.rpartition('.')[0]}.log" for name in derived)}
 
     def _renamed(self, sealed: Segment, name: str) -> bool:
         """Give the segment its dated name. Its file is closed meanwhile: on Windows an open one cannot be renamed."""
@@ -203,8 +204,9 @@ class SegmentWriter:
             self._files.rename(path, f"{self._directory}/{name}")
         except PermissionError:
             self._file = self._files.open_write(path)
-            with contextlib.suppress(OSError):
-                self._files.unlink(f"{self._directory}/index/{name.removesuffix('.log')}.idx")
+            for derived in derived_names(name):
+                with contextlib.suppress(OSError):
+                    self._files.unlink(f"{self._directory}/index/{derived}")
             self._refused_at = self._clock()
             return False
         self._refused_at = None

@@ -45,6 +45,14 @@ class TagContract(Contract):
         store.append("run/a", NewEvent(JOINED, {}, meta={"tags": [STUDENT, COURSE]}))
         assert store.read_stream("run/a")[0].tags == (COURSE, STUDENT)
 
+    def test_an_empty_list_of_tags_is_none(self, store: Store) -> None:
+        """TAG-01: a program that makes a list writes the same event if the list is empty, and labels stay labels."""
+        given: tuple[dict[str, Any] | None, ...] = (None, {"tags": {"label": "correction"}})
+        for meta in given:
+            store.append("run/a", [NewEvent(JOINED, {}, meta=meta), NewEvent(JOINED, {}, meta=meta, tags=[])])
+        plain, same, labelled, as_before = (event.meta for event in store.read_stream("run/a"))
+        assert (same, as_before) == (plain, labelled)
+
     def test_labels_are_no_tags_until_both_are_wanted(self, store: Store) -> None:
         """TAG-01: the object form stays as it is. Beside tags, labels become tags."""
         store.append("run/a", NewEvent(JOINED, {}, meta={"tags": {"label": "correction"}}))
