@@ -61,7 +61,7 @@ ADVICE = {
         "If its segment is sound, stop the writer and delete the file of the index: opening the store builds it again. "
         "If the segment is damaged, keep it: only the index knows what was there."
     ),
-    "tags": "Stop the writer and delete the file: it is made again. Until then, a condition may be judged wrongly.",
+    "tag_file": "Stop the writer and delete the file: it is made again. Until then, a condition may be judged wrongly.",
     "id": _FACTS,
     "record": "Run `tally doctor --repair`: it verifies everything and writes the record again.",
     "writer": "Open the store again: recovery decides what is stored.",

@@ -116,9 +116,9 @@ def _tag_problems(base: SealedTags, item: Segment, fresh: Segment, file: File) -
     name = f"index/{item.tags.file_name}"
     try:
         for position, what in itertools.islice(fresh.tags.differences(base), TAG_PROBLEMS_MAX):
-            yield Problem("tags", f"{name} and its segment differ: {what}", position)
+            yield Problem("tag_file", f"{name} and its segment differ: {what}", position)
     except index_file.MalformedIndex as problem:
-        yield Problem("tags", f"{name}: {problem}", item.header.first_position)
+        yield Problem("tag_file", f"{name}: {problem}", item.header.first_position)
     except (index_file.BadIndex, OSError):  # it gives no wrong answer, and is made again: the report counts it
         item.tags.forget()
 

@@ -4,7 +4,7 @@ WITH known AS (
     UNION ALL
     SELECT tag, type, position, org FROM tally.pruned, unnest(tags) AS tag
 )
-SELECT 'tag', 'the index of tags lacks ' || quote_literal(tag) || ' of this event', position, '', 0
+SELECT 'tags', 'the index of tags lacks ' || quote_literal(tag) || ' of this event', position, '', 0
 FROM known
 WHERE NOT EXISTS (
     SELECT FROM tally.event_tags AS posting
@@ -12,7 +12,7 @@ WHERE NOT EXISTS (
         AND posting.org IS NOT DISTINCT FROM known.org
 )
 UNION ALL
-SELECT 'tag', 'the index of tags has ' || quote_literal(tag) || ', which this event does not have', position, '', 0
+SELECT 'tags', 'the index of tags has ' || quote_literal(tag) || ', which this event does not have', position, '', 0
 FROM tally.event_tags AS posting
 WHERE NOT EXISTS (
     SELECT FROM known
