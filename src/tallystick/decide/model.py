@@ -147,9 +147,14 @@ class Definition:
                 raise self.invalid(f"{what} is not one of its decisions")
             leading = 2
         try:
-            bound = inspect.signature(given).bind(*(None,) * leading, *args, **named)
-        except TypeError as problem:
-            raise errors.DecisionInvalid(decision=what, reason=str(problem)) from None
+            signature = inspect.signature(given)
+            bound = signature.bind(*(None,) * leading, *args, **named)
+        except (TypeError, ValueError) as problem:  # ValueError: a function of C that has no signature
+            known = [] if isinstance(problem, ValueError) else list(signature.parameters)[leading:]
+            unknown = sorted(named.keys() - set(known))
+            reason = f"it has no argument {unknown[0]!r}" if unknown else str(problem)
+            reason = f"{reason}; its arguments are ({', '.join(known)})"
+            raise errors.DecisionInvalid(decision=what, reason=reason) from None
         bound.apply_defaults()
         arguments = dict(list(bound.arguments.items())[leading:])
         first = () if leading == 1 else (self.decider,)

@@ -60,6 +60,6 @@ class DecisionInvalid(InvalidInput):
     """A decision was called with other arguments than it has, or returned something else than events."""
 
     template = "{decision}: {reason}"
-    advice = "A decision returns one event, or a list of them. The list is empty if there is nothing to do."
+    advice = "A decision returns an event, a list of them, or an empty list. A key and meta are given with request()."
     decision: str
     reason: str
