@@ -64,7 +64,7 @@ ADVICE = {
         "If its segment is sound, stop the writer and delete the file of the index: opening the store builds it again. "
         "If the segment is damaged, keep it: only the index knows what was there."
     ),
-    TAG_FILE: "A writer that verifies the log has made the file again. If a reader did, delete the file: it is made again.",
+    TAG_FILE: "A writer that verifies the log has made the file again. If it was a reader, delete the file.",
     "id": _FACTS,
     "record": "Run `tally doctor --repair`: it verifies everything and writes the record again.",
     "writer": "Open the store again: recovery decides what is stored.",
