@@ -3,6 +3,7 @@
 from tallystick import errors
 from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event, NewEvent
+from tallystick.event.typed import Erased, TypedEvent
 from tallystick.opening import accept_loss, open, refill
 from tallystick.store.commit import Appended
 from tallystick.store.conditions import Consultation
@@ -12,6 +13,7 @@ from tallystick.store.page import Page
 from tallystick.store.query import Marker, Query, match
 from tallystick.store.selection import Selection, select
 from tallystick.store.store import Store
+from tallystick.store.typed_reader import TypedReader
 
 __version__ = "0.1.0"
 
@@ -21,6 +23,7 @@ __all__ = [
     "Appended",
     "Catalog",
     "Consultation",
+    "Erased",
     "Event",
     "Expected",
     "Head",
@@ -30,6 +33,8 @@ __all__ = [
     "Query",
     "Selection",
     "Store",
+    "TypedEvent",
+    "TypedReader",
     "accept_loss",
     "errors",
     "match",

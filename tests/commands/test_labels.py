@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import tallystick
-from tallystick import NewEvent, Store, errors
+from tallystick import NewEvent, Store, errors, select
 from tallystick.commands import backfill, correction
 from tallystick.event import ids
 from tallystick.store.verify import verify
@@ -38,6 +39,30 @@ def test_a_correction_names_what_it_corrects(store: Store) -> None:
     }
     assert right.metadata["causation_id"] == ids.to_text(wrong.id)
     assert verify(store.log).ok
+
+
+@pytest.mark.parametrize("given", [{"tags": ["app:web"]}, {"meta": META | {"tags": ["app:web"]}}], ids=["tags", "meta"])
+def test_labels_join_the_tags_of_an_event(store: Store, given: dict[str, Any]) -> None:
+    """CP-12, TAG-01: if the event has tags, its labels are tags, and readers find it by both."""
+    (wrong,) = store.read_stream("app/web")
+    given = {"meta": META} | given
+    store.append("app/web", correction(wrong, "app.scaled", {"replicas": 3}, reason="a typing error", **given))
+    store.append("app/web", backfill("2026-regions", 7, "app.placed", {}, time=10**9, **given))
+    corrects = f"corrects:{ids.to_text(wrong.id)}"
+    _, right, late = store.read_stream("app/web")
+    assert right.tags == ("app:web", corrects, "label:correction", "reason:a typing error")
+    assert late.tags == ("app:web", "batch:2026-regions", "label:backfill", "number:7")
+    assert store.read(selection=select(tags=["app:web", "label:correction"])).events == [right]
+    assert right.metadata["causation_id"] == ids.to_text(wrong.id)
+
+
+@pytest.mark.parametrize("given", [5, "app:web", [1], ["a" * 257], None])
+def test_bad_tags_in_the_meta_are_refused(store: Store, given: Any) -> None:
+    """CP-12: by name, before anything is written."""
+    (wrong,) = store.read_stream("app/web")
+    with pytest.raises(errors.InvalidInput):
+        store.append("app/web", correction(wrong, "app.scaled", {}, reason="x", meta=META | {"tags": given}))
+    assert store.head() == 1
 
 
 def test_a_backfill_is_labelled_and_may_be_repeated(store: Store) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import pydantic
 import pytest
 
 import tallystick
-from tallystick import errors
+from tallystick import Catalog, NewEvent, errors, match
 from tallystick.community import EVENT_TYPES, Event, EventLog, KeyPair
 from tallystick.community.wire_format import to_wire
 from tallystick.store.verify import verify
@@ -283,3 +284,24 @@ def test_a_store_of_another_profile_is_refused(founder: KeyPair) -> None:
     """A community needs the profile that requires lamport, author and alg."""
     with tallystick.open("memory:") as store, pytest.raises(errors.InvalidValue):
         EventLog(store, founder.node)
+
+
+def test_a_community_refuses_conditions() -> None:
+    """TAG-02: its events have the order of one node, so no append can depend on others. Nothing is written."""
+    catalog = Catalog()
+    catalog.register("chat.said", version=1, model=Said)
+    meta = {"lamport": 1, "author": "a", "alg": "x"}
+    said = NewEvent("chat.said", {"text": "hi"}, meta=meta, signature=bytes(64))
+    with tallystick.open("memory:", profile="community", catalog=catalog) as store:
+        with pytest.raises(errors.Forbidden, match="profile 'community'"):
+            store.consult(match(tags=["a:1"]))
+        with pytest.raises(errors.Forbidden, match="profile 'community'"):
+            store.append("feed/a", said, unless=match(tags=["a:1"]))
+        assert store.head() == 0
+        assert store.append("feed/a", said).seq == 1
+
+
+class Said(pydantic.BaseModel):
+    """A message."""
+
+    text: str

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-PAGES = ["README.md", "docs/tutorial.md", "docs/state.md", "docs/projections.md", "docs/commands.md"]
+PAGES = [
+    "README.md",
+    "docs/tutorial.md",
+    "docs/state.md",
+    "docs/projections.md",
+    "docs/commands.md",
+    "docs/deciders.md",
+    "docs/tags.md",
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

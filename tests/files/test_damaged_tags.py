@@ -197,7 +197,7 @@ def test_verification_finds_what_a_file_says_wrongly(
     for readonly in (True, False):
         store = opened(readonly=readonly)
         (problem,) = verify(store.log).problems
-        assert (problem.what, sentence in problem.reason) == ("tags", True), problem
+        assert (problem.what, sentence in problem.reason) == ("tag_file", True), problem
         assert "index/current.tags" in problem.reason
         assert problem.what in reasons.ADVICE
         assert not store.log.damage.known()

@@ -28,7 +28,8 @@ _PARTS = {
         FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname IN {schemas}
     """,
     "column": """
-        SELECT attrelid::regclass, attnum, attname, format_type(atttypid, atttypmod), attnotnull, attidentity, collname,
+        SELECT attrelid::regclass, row_number() OVER (PARTITION BY attrelid ORDER BY attnum), attname,
+            format_type(atttypid, atttypmod), attnotnull, attidentity, collname,
             pg_get_expr(adbin, adrelid), {rights:attacl}
         FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid JOIN pg_namespace ON pg_namespace.oid = relnamespace
         LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum

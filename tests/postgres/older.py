@@ -13,7 +13,12 @@ _MADE_OLDER = """
 SET ROLE tally_owner;
 DELETE FROM tally.migrations;
 INSERT INTO tally.migrations (number, name) SELECT {number}, 'an earlier step';
-DROP FUNCTION tally.appenders, tally.leases_of;
+DROP TABLE tally.event_tags, tally_locks.tag_gate;
+DROP TRIGGER tags_are_indexed ON tally.events;
+ALTER TABLE tally.pruned DROP COLUMN type, DROP COLUMN tags;
+DROP FUNCTION tally.appenders, tally.leases_of, tally.index_tags, tally.take_turn, tally.matching;
+CREATE FUNCTION tally.take_turn(of_class integer, of_key integer) RETURNS void
+LANGUAGE sql AS $$ SELECT pg_advisory_xact_lock(of_class, of_key) $$;
 CREATE OR REPLACE FUNCTION tally.known_damage(kept_max integer)
 RETURNS TABLE (what text, reason text, "position" bigint, stream text, seq bigint)
 LANGUAGE sql STABLE AS $$ SELECT NULL, NULL, NULL::bigint, NULL, NULL::bigint $$;

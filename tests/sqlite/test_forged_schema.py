@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 import tallystick
-from tallystick import NewEvent, Store, errors
+from tallystick import NewEvent, Store, errors, match
 from tallystick.engines.sqlite import migrations
 from tallystick.engines.tables import schema
+from tallystick.store.query import Condition
 from tallystick.store.verify import verify
 from tallystick.testing import upkeep
 
@@ -117,12 +118,15 @@ VALUES = ("many", b"\xff\xfe", None)
 
 @pytest.mark.slow
 @pytest.mark.security
-@pytest.mark.parametrize("table", ["store", "cuts", "streams", "snapshots", "events", "leases", "writers"])
+@pytest.mark.parametrize(
+    "table",
+    ["store", "cuts", "streams", "snapshots", "events", "leases", "writers", "event_tags", "pruned", "pruned_tags"],
+)
 def test_a_value_of_another_type_is_an_error_with_a_name(tmp_path: Path, table: str) -> None:
     """SAFE-05: a damaged row may hold anything. Answers are right or our errors; a wrong list does not verify."""
     sample = tmp_path / "sample.db"
     with tallystick.open(f"sqlite:{sample}") as store:
-        store.append("order/a", [NewEvent("thing.done", {"n": n}) for n in range(6)])
+        store.append("order/a", [NewEvent("thing.done", {"n": n}, tags=["a:1", f"n:{n}"]) for n in range(6)])
         store.append("run/1", NewEvent("step.done", {}))
         upkeep.snapshot(store, "order/a", b'{"n":6}')
         upkeep.prune(store, "order/a", 3)
@@ -153,6 +157,9 @@ def _listed(store: Store) -> list[Callable[[], object]]:
         lambda: store.log.streams(limit=10),
         lambda: store.log.cuts(limit=10),
         store.log.snapshots.ids,
+        lambda: list(store.log.pruned_events()),
+        lambda: store.consult(match(tags=["n:5"])).events,
+        lambda: store.log.matches(Condition(match(tags=["a:1"])), limit=9),
     ]
 
 

@@ -7,6 +7,7 @@ import sqlite3
 
 import pytest
 
+from tallystick import NewEvent, errors
 from tallystick.event import canonical, chain, ids
 from tallystick.event.model import Event
 from tallystick.store import facts
@@ -50,7 +51,7 @@ def _found(store) -> set[str]:
 
 _THIRD = "FROM events WHERE stream = 'order/a' AND seq = 3"
 _CUT = "INSERT INTO cuts SELECT stream, seq, link, 1, position, seq, NULL, {} " + _THIRD
-_NOTE = "INSERT INTO pruned SELECT position, id FROM events WHERE stream = 'order/a' AND seq <= 3"
+_NOTE = "INSERT INTO pruned SELECT position, id, type, org FROM events WHERE stream = 'order/a' AND seq <= 3"
 _DELETE = "DELETE FROM events WHERE stream = 'order/a' AND seq <= 3"
 
 
@@ -212,3 +213,40 @@ def test_a_cut_moved_to_another_link_is_found(filled, forge):
     upkeep.prune(filled, "order/a", 6)
     forge("UPDATE cuts SET link = zeroblob(32)")
     assert _found(filled) >= {"cut", "head"}
+
+
+TAGGED = "position = (SELECT position FROM events WHERE stream = 'order/t' AND seq = 1)"
+POSTINGS = {
+    "a missing posting": (f"DELETE FROM event_tags WHERE {TAGGED} AND tag = 'a:1'", "lacks a:1"),
+    "an extra posting": ("INSERT INTO event_tags VALUES ('z:9', 'thing.done', 1, NULL)", "has z:9"),
+    "a posting of nothing": ("INSERT INTO event_tags VALUES ('a:1', 'thing.done', 99, NULL)", "has a:1"),
+    "another tag": (f"UPDATE event_tags SET tag = 'a:2' WHERE {TAGGED} AND tag = 'a:1'", "has a:2"),
+    "another type": (f"UPDATE event_tags SET type = 'thing.lost' WHERE {TAGGED} AND tag = 'a:1'", "thing.lost"),
+    "another org": (f"UPDATE event_tags SET org = 'evil' WHERE {TAGGED}", "lacks a:1"),
+    "an org taken away": (f"UPDATE event_tags SET org = NULL WHERE {TAGGED}", "lacks b:1"),
+    "a posting of a pruned event": ("DELETE FROM event_tags WHERE tag = 'name:ada'", "lacks name:ada"),
+    "an extra one of a pruned event": ("INSERT INTO event_tags SELECT 'z:9', type, position, org FROM pruned", "z:9"),
+    "a tag that a prune kept": ("DELETE FROM pruned_tags", "has name:ada"),
+    "a pruned type": ("UPDATE pruned SET type = 'thing.lost'", "lacks name:ada"),
+    "a pruned org": ("UPDATE pruned SET org = 'evil'", "lacks name:ada"),
+    "a tag of nothing": ("INSERT INTO pruned_tags VALUES (99, 'z:9')", "lacks z:9"),
+}
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("name", POSTINGS)
+def test_an_index_that_the_events_contradict_is_found(store, forge, name):
+    """TAG-02, TAG-03: a missing, an extra and a changed posting, of events and of what was pruned."""
+    store.append("order/p", [NewEvent("thing.done", {}, tags=["name:ada"]), NewEvent("thing.done", {})])
+    upkeep.prune(store, "order/p", 1)
+    store.append("order/t", [NewEvent("thing.done", {}, meta={"org": "acme"}, tags=["a:1", "b:1"])] * 3)
+    labels = {"tags": {"label": "no tag"}, "extra": {"tags": ["nested"]}}
+    store.append("order/u", [NewEvent("thing.done", {}, meta=labels), NewEvent("thing.done", {}, tags=['q"]\\é'])])
+    assert verify(store.log).problems == []
+    statement, reason = POSTINGS[name]
+    forge(statement)
+    found = [problem for problem in verify(store.log).problems if problem.what == "tags"]
+    assert found
+    assert any(reason in problem.reason for problem in found)
+    with pytest.raises(errors.Damaged):
+        store.append("order/z", NewEvent("thing.done", {}))

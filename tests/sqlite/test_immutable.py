@@ -34,6 +34,14 @@ CHANGES = {
     "weaken a lease": "UPDATE leases SET number = 0",
     "forget a lease": "DELETE FROM leases",
     "forget a source": "DELETE FROM org_sources",
+    "forget a tag": "DELETE FROM event_tags",
+    "change a tag": "UPDATE event_tags SET tag = 'b:1'",
+    "change the org of a tag": "UPDATE event_tags SET org = 'evil'",
+    "replace a posting": "REPLACE INTO event_tags SELECT tag, type, position, 'evil' FROM event_tags",
+    "index a tag of nothing": "INSERT INTO event_tags VALUES ('a:1', 'thing.done', 99, NULL)",
+    "index a tag of another type": "INSERT INTO event_tags VALUES ('a:1', 'thing.lost', 1, 'acme')",
+    "index a tag of another org": "INSERT INTO event_tags VALUES ('a:1', 'thing.done', 1, 'evil')",
+    "keep a tag of what is not pruned": "INSERT INTO pruned_tags VALUES (1, 'a:1')",
 }
 TAMPERING = {
     "drop a trigger": "DROP TRIGGER events_are_not_deleted",
@@ -64,7 +72,7 @@ def filled(store, some):
     """A store with a stream that has an org, a source and a lease."""
     store.append("order/a", some(3, org="acme"))
     store.append("order/s", some(1, source="s", source_seq=1))
-    store.append("run/1", some(1))
+    store.append("run/1", NewEvent("thing.done", {}, tags=["a:2"]))
     return store
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import tallystick
-from tallystick import NewEvent, errors
+from tallystick import NewEvent, errors, match
 from tallystick.engines.sqlite import migrations, statements
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables import schema
 from tallystick.event import canonical, chain, ids
 from tallystick.store import row_checks
 from tallystick.store.checkpoints import Checkpoint
+from tallystick.store.query import Condition
 from tallystick.store.verify import verify
 from tallystick.testing import upkeep
 from tests.sqlite import older
@@ -34,9 +36,9 @@ SEED_FIELDS = {
 }
 
 
-def _make_old(path: str, rows: list[tuple]) -> None:
-    """A store of the older format, with events in it."""
-    connection = older.create(path, profile="lighthouse")
+def _make_old(path: str, rows: list[tuple], version: int = older.FORMAT) -> None:
+    """A store of an older format, with events in it."""
+    connection = older.create(path, profile="lighthouse", version=version)
     connection.executemany(statements.named("insert_event"), [(*row, 7, "acme", None, None) for row in rows])
     connection.execute("INSERT INTO runs (id, status, created_at, updated_at) VALUES ('r1', 'done', 1, 2)")
     heads = {row[1]: (row[1], row[2], row[10], "acme") for row in rows}
@@ -88,14 +90,15 @@ def test_an_older_store_that_somebody_has_open_is_not_upgraded(path, reopen, spa
     assert reopen().head() == 20
 
 
-def test_an_older_store_is_upgraded_without_loss(path, reopen, some):
-    """EVT-10: a store of the older format opens, holds every event, verifies, and continues where it was."""
+@pytest.mark.parametrize("version", older.FORMATS)
+def test_an_older_store_is_upgraded_without_loss(path, reopen, some, version):
+    """EVT-10: a store of an older format opens, holds every event, verifies, and continues where it was."""
     rows = _rows()
-    _make_old(path, rows)
+    _make_old(path, rows, version)
     store = reopen()
     assert [event.row for event in store.read().events] == rows
     assert verify(store.log).problems == []
-    assert store.report().recovered == (f"migrated from format {older.FORMAT} to {LATEST}",)
+    assert store.report().recovered == (f"migrated from format {version} to {LATEST}",)
     assert store.stream_head("order/a").org == "acme"
     with pytest.raises(errors.SourceRepeated):
         store.append("order/a", some(1, org="acme", source="s", source_seq=20))
@@ -105,9 +108,10 @@ def test_an_older_store_is_upgraded_without_loss(path, reopen, some):
         assert connection.execute("SELECT id, status FROM runs").fetchall() == [("r1", "done")]
 
 
-def test_an_upgraded_store_has_the_schema_of_a_new_one(path, reopen, tmp_path):
+@pytest.mark.parametrize("version", older.FORMATS)
+def test_an_upgraded_store_has_the_schema_of_a_new_one(path, reopen, tmp_path, version):
     """EVT-10: the steps lead to what `sql/schema/` creates, object by object."""
-    _make_old(path, _rows())
+    _make_old(path, _rows(), version)
     tallystick.open(f"sqlite:{tmp_path}/new.db").close()
     reopen().close()
     old, new = (sqlite3.connect(each) for each in (path, f"{tmp_path}/new.db"))
@@ -124,15 +128,26 @@ def test_definitions_can_be_compared_without_their_spaces():
 
 
 @pytest.mark.security
-@pytest.mark.parametrize("name", ["streams_only_grow", "cuts_only_grow", "skipped_are_behind_the_end"])
-def test_a_step_does_not_hide_that_a_trigger_was_removed(path, reopen, name):
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [
+        (16, "streams_only_grow"),
+        (16, "cuts_only_grow"),
+        (16, "skipped_are_behind_the_end"),
+        (17, "streams_only_grow"),
+        (17, "pruned_events_are_noted"),
+    ],
+)
+def test_a_step_does_not_hide_that_a_trigger_was_removed(path, reopen, version, name):
     """SAFE-01: a store whose schema is not that of its format is not migrated, and not changed."""
-    _make_old(path, _rows())
+    _make_old(path, _rows(), version)
     raw = sqlite3.connect(path)
     raw.executescript(f"DROP TRIGGER {name}; PRAGMA wal_checkpoint(TRUNCATE);")
     raw.close()
     before = Path(path).read_bytes()
-    with pytest.raises(errors.Damaged, match="not migrated from format 16: its tables, indexes, triggers or views"):
+    with pytest.raises(
+        errors.Damaged, match=f"not migrated from format {version}: its tables, indexes, triggers or views"
+    ):
         reopen()
     assert Path(path).read_bytes() == before
 
@@ -226,6 +241,46 @@ def test_a_step_that_fails_leaves_the_step_before(path, monkeypatch):
     assert raw.execute("SELECT count(*) FROM sqlite_master WHERE name = 'cuts_only_grow'").fetchone() == (1,)
     assert raw.execute("SELECT count(*) FROM events").fetchone() == (20,)
     raw.close()
+
+
+def test_an_upgrade_that_stopped_between_two_steps_is_continued(path, reopen, tmp_path, monkeypatch):
+    """EVT-10: each step leads to the schema of its own format, from which the next one starts."""
+    _make_old(path, _rows(), older.FORMATS[0])
+    steps = migrations.steps()
+    with monkeypatch.context() as patched:
+        patched.setattr(migrations, "steps", lambda: (steps[0], steps[1]._replace(sql="SELECT broken;\n")))
+        with pytest.raises(errors.Unavailable):
+            tallystick.open(f"sqlite:{path}")
+    older.create(str(tmp_path / "other.db"), profile="plain", version=steps[0].number).close()
+    found, expected = (sqlite3.connect(each) for each in (path, tmp_path / "other.db"))
+    assert found.execute("PRAGMA user_version").fetchone() == (steps[0].number,)
+    assert list(schema.differences(schema.definitions(found), schema.definitions(expected))) == []
+    found.close()
+    expected.close()
+    assert verify(reopen().log).problems == []
+
+
+def test_what_an_older_format_pruned_may_have_had_any_type(path, reopen, some):
+    """TAG-03, EVT-10: its type was not kept, so conditions on types count it; it had no tags."""
+    store = reopen()
+    store.append("order/a", some(6))
+    upkeep.prune(store, "order/a", 3)
+    store.close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
+        (trigger,) = raw.execute("SELECT sql FROM sqlite_master WHERE name = 'pruned_are_not_changed'").fetchone()
+        raw.execute("DROP TRIGGER pruned_are_not_changed")
+        raw.execute("UPDATE pruned SET type = NULL")
+        raw.execute(trigger)
+    store = reopen()
+    assert verify(store.log).problems == []
+    assert {(gone.type, gone.tags) for gone in store.log.pruned_events()} == {(None, ())}
+    for counted in (match(types=["thing.other"]), match(types=["thing.other"]) | match(tags=["a:1"]), match()):
+        assert store.log.matches(Condition(counted), limit=9)[:3] == [1, 2, 3]
+        with pytest.raises(errors.HistoryPruned):
+            store.consult(counted)
+    store.append("order/b", some(1), unless=match(tags=["a:1"]))
+    with pytest.raises(errors.ConditionFailed):
+        store.append("order/b", some(1), unless=match(types=["thing.other"]))
 
 
 @pytest.mark.parametrize("table", SEED_FIELDS)

@@ -15,7 +15,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tallystick import errors, opening, state
 from tallystick.aio.writer_thread import WriterThread
-from tallystick.event.model import Event, NewEvent
+from tallystick.event.model import Appendable, Event
+from tallystick.store import new_events
 from tallystick.store.commit import Appended
 from tallystick.store.events import PAGE_EVENTS
 from tallystick.store.expectation import ANY, Expected
@@ -92,14 +93,13 @@ class AsyncStore:
     async def append(
         self,
         stream: str,
-        events: NewEvent | Sequence[NewEvent],
+        events: Appendable | Sequence[Appendable],
         *,
         expected: Expected | int = ANY,
         unless: Marker | Query | None = None,
     ) -> Appended:
         """Append to one stream, all or nothing, and wait until it is on disk. `unless` as in `Store.append`."""
-        one = isinstance(events, NewEvent) or not isinstance(events, Iterable)  # other things are refused by name
-        given: Any = [events] if one else list(events)  # type: ignore[arg-type]
+        given = new_events.listed(events)
         if self._committer.is_full:
             await self._committer.room()
         return (await self._committer.enqueue(Request([Part(stream, given, expected)], unless=unless)))[0]
@@ -107,7 +107,7 @@ class AsyncStore:
     async def append_batch(
         self,
         stream: str,
-        events: Sequence[NewEvent],
+        events: Sequence[Appendable],
         *,
         expected: Expected | int = ANY,
         unless: Marker | Query | None = None,
@@ -117,7 +117,7 @@ class AsyncStore:
 
     async def append_all(
         self,
-        parts: Iterable[tuple[str, Sequence[NewEvent], Expected | int] | Part],
+        parts: Iterable[tuple[str, Sequence[Appendable], Expected | int] | Part],
         *,
         unless: Marker | Query | None = None,
     ) -> list[Appended]:
@@ -151,6 +151,7 @@ class AsyncStore:
     stream = _each(Store.stream, at_once=PAGE_EVENTS)
     stream_pages = _each(Store.stream_pages)
     consume = _each(Store.consume)
+    consult = _in_thread(Store.consult)
     at = _in_thread(Store.at)
     last = _in_thread(Store.last)
     find = _in_thread(Store.find)

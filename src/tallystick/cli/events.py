@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tallystick.cli import failures, options, output, times
+from tallystick.cli import conditions, failures, options, output, times
 from tallystick.store import iterate
 
 if TYPE_CHECKING:
-    from tallystick import Event, Selection, Store
+    from tallystick import Event, Query, Selection, Store
 
 PAGE = 1000
 WAIT_SECONDS = 1.0
@@ -52,6 +52,14 @@ def _id(text: str) -> bytes:
         return ids.to_bytes(text)
 
 
+def _tag(text: str) -> str:
+    """A tag."""
+    from tallystick.event import tags
+
+    with _as_usage():
+        return tags.check(text)
+
+
 @contextmanager
 def _as_usage() -> Iterator[None]:
     """Report a value that cannot be parsed as wrong usage: the store has not been asked yet."""
@@ -84,6 +92,8 @@ def _as_usage() -> Iterator[None]:
     metavar="KEY=VALUE",
     help="Meta: KEY=TEXT, or KEY:=JSON. May be repeated.",
 )
+@click.option("--tag", "tags", type=_tag, multiple=True, metavar="TAG", help="A tag. May be repeated.")
+@conditions.condition
 @click.option(
     "--id",
     "id_",
@@ -102,6 +112,10 @@ def append(
     payload: str,
     expected: int,
     pairs: tuple[tuple[list[str], Any], ...],
+    tags: tuple[str, ...],
+    items: tuple[Query, ...],
+    unless_after: str | None,
+    unless_beyond: int | None,
     id_: bytes | None,
     time_ns: int | None,
     version: int | None,
@@ -112,6 +126,11 @@ def append(
     """Append one event to a stream. The first append creates the store.
 
     PAYLOAD is a JSON object. Use - to read it from stdin. The default is {}.
+
+    Tags are part of the event for ever: nothing erases them. Do not put names or addresses into them.
+
+    With --unless the append depends on other events. Exit status 1 if one matches ITEM: words with a colon are tags,
+    the others are types. `tally consult` shows an example.
     """
     import tallystick
     from tallystick.event import canonical, ids, names
@@ -121,10 +140,12 @@ def append(
     text = sys.stdin.buffer.read() if payload == "-" else payload
     content = canonical.parse(text)
     canonical.check(content)
+    unless = conditions.marker(items, unless_after, unless_beyond)
     minted = id_ or ids.default.mint(1, time_ns=time.time_ns())[0]  # here, so that it can be printed and retried
-    event = tallystick.NewEvent(type_, content, meta=_nested(pairs), version=version, id=minted, time=time_ns)
+    meta = _nested(pairs)
+    event = tallystick.NewEvent(type_, content, meta=meta, version=version, id=minted, time=time_ns, tags=tags)
     with tallystick.open(url, profile=profile, secrets=secrets) as store:
-        done = store.append(stream, event, expected=expected)
+        done = store.append(stream, event, expected=expected, unless=unless)
     found = {
         "stream": done.stream,
         "seq": done.seq,

@@ -18,6 +18,7 @@ COMMANDS = {
     "copy": "transfer:copy",
     "read": "events:read",
     "tail": "events:tail",
+    "consult": "conditions:consult",
     "streams": "events:streams",
     "audit": "events:audit",
     "verify": "verify:command",

@@ -78,6 +78,10 @@ _SELECTION = (
     click.option("--org", metavar="ORG", help="Only events whose meta names this org."),
     click.option("--app", metavar="APP", help="Only events whose meta names this app."),
     click.option("--env", metavar="ENV", help="Only events whose meta names this env."),
+    click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only events with this tag. Repeated: with all."),
+    click.option("--actor-id", metavar="ID", help="Only what this actor did."),
+    click.option("--correlation-id", metavar="ID", help="Only events with this correlation id."),
+    click.option("--causation-id", metavar="ID", help="Only events with this causation id."),
 )
 _TIME_RANGE = (
     click.option("--from", "time_from", type=times.option, metavar="TIME", help="Only events from this time on."),
@@ -101,13 +105,24 @@ def selection(command: Command) -> Command:
         streams: tuple[str, ...],
         types: tuple[str, ...],
         kinds: tuple[str, ...],
+        tags: tuple[str, ...],
+        time_from: int | None,
+        time_until: int | None,
         **rest: Any,
     ) -> Any:
-        from tallystick import Selection
+        from tallystick import Selection, match
+        from tallystick.store.selection import SCOPE
 
-        scope = {key: rest.pop(key) for key in ("org", "app", "env", "time_from", "time_until")}
         try:
-            chosen = Selection(streams=frozenset(streams), types=frozenset(types), kinds=frozenset(kinds), **scope)
+            chosen = Selection(
+                streams=frozenset(streams),
+                types=frozenset(types),
+                kinds=frozenset(kinds),
+                query=match(tags=tags) if tags else None,
+                time_from=time_from,
+                time_until=time_until,
+                **{key: rest.pop(key) for key in SCOPE},
+            )
         except errors.InvalidInput as problem:
             raise click.UsageError(problem.message + ".") from None
         return command(chosen=chosen, **rest)

@@ -98,8 +98,8 @@ def export(
 def import_(url: str, file: str, batch: int, profile: str | None, secrets: str | None, as_json: bool) -> None:
     """Append the events of an NDJSON file, or of stdin, in the order of the file. The store is created if necessary.
 
-    A line has "stream", "type" and "payload", and optionally "version", "meta", "expected", "id", "time" and
-    "signature". Lines of `tally export` can be imported too. Then their seq, checksum and link must come true.
+    A line has "stream", "type" and "payload", and optionally "version", "meta", "tags", "expected", "id", "time"
+    and "signature". Lines of `tally export` can be imported too. Then their seq, checksum and link must come true.
 
     A whole export (`tally export --whole`) gives an empty store the same log: control facts, pruned positions, erased
     payloads, snapshots, the same positions and links. If its last line is missing, it is incomplete: exit status 1.

@@ -7,10 +7,12 @@ from that name, so a batch that is appended twice is recorded once.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 from tallystick.event import ids, names
 from tallystick.event.model import Event, NewEvent
+from tallystick.event.tags import KEY, normal
 
 LABEL = "label"
 CORRECTION = "correction"
@@ -18,11 +20,22 @@ BACKFILL = "backfill"
 
 
 def correction(
-    of: Event, type: str, payload: Any, *, reason: str, meta: dict[str, Any] | None = None, version: int | None = None
+    of: Event,
+    type: str,
+    payload: Any,
+    *,
+    reason: str,
+    meta: dict[str, Any] | None = None,
+    version: int | None = None,
+    tags: Sequence[str] = (),
 ) -> NewEvent:
-    """A new event that corrects a recorded one; append it to the same stream."""
-    tags = {LABEL: CORRECTION, "corrects": ids.to_text(of.id), "reason": names.check_label("reason", reason)}
-    return NewEvent(type, payload, meta=_tagged(meta, tags) | {"causation_id": ids.to_text(of.id)}, version=version)
+    """A new event that corrects a recorded one; append it to the same stream.
+
+    If it has tags, its labels are tags too: `label:correction`. A reason is then at most 249 bytes.
+    """
+    labels = {LABEL: CORRECTION, "corrects": ids.to_text(of.id), "reason": names.check_label("reason", reason)}
+    meta, tags = _labelled(meta, labels, tags)
+    return NewEvent(type, payload, meta=meta | {"causation_id": ids.to_text(of.id)}, version=version, tags=tags)
 
 
 def backfill(
@@ -34,15 +47,27 @@ def backfill(
     time: int,
     meta: dict[str, Any] | None = None,
     version: int | None = None,
+    tags: Sequence[str] = (),
 ) -> NewEvent:
-    """The event with this number in a batch of events that were not recorded at their time."""
-    tags = {LABEL: BACKFILL, "batch": names.check_label("batch", batch), "number": str(number)}
-    return NewEvent(type, payload, meta=_tagged(meta, tags), version=version, id=_id(batch, number, time), time=time)
+    """The event with this number in a batch of events that were not recorded at their time.
+
+    If it has tags, its labels are tags too: `label:backfill`.
+    """
+    labels = {LABEL: BACKFILL, "batch": names.check_label("batch", batch), "number": str(number)}
+    meta, tags = _labelled(meta, labels, tags)
+    id_ = _id(batch, number, time)
+    return NewEvent(type, payload, meta=meta, version=version, id=id_, time=time, tags=tags)
 
 
-def _tagged(meta: dict[str, Any] | None, tags: dict[str, str]) -> dict[str, Any]:
+def _labelled(
+    meta: dict[str, Any] | None, labels: dict[str, str], tags: Sequence[str]
+) -> tuple[dict[str, Any], Sequence[str]]:
+    """The meta with labels, and the tags. Tags in the meta become tags of the event, which labels join."""
     known = dict(meta or {})
-    return known | {"tags": known.get("tags", {}) | tags}
+    given = known.pop(KEY, {})
+    if not isinstance(given, dict):
+        tags, given = [*normal(given), *tags], {}
+    return known | {KEY: given | labels}, tags
 
 
 def _id(batch: str, number: int, time: int) -> bytes:

@@ -11,6 +11,7 @@ __all__ = [
     "BodyRefused",
     "BodyTooLarge",
     "BodyTooSlow",
+    "ConsultationTooLarge",
     "CrossOrigin",
     "Draining",
     "IdUnusable",
@@ -21,6 +22,7 @@ __all__ = [
     "PositionAhead",
     "StampRefused",
     "UnsafeAddress",
+    "UntaggedItem",
     "WrongHost",
 ]
 
@@ -121,6 +123,25 @@ class PositionAhead(Refused):
     advice = "Follow from a position that was read from this log. If a backup was restored, start again."
     position: int
     head: int
+
+
+class ConsultationTooLarge(Refused):
+    """More events match than one response may have. No part of them is returned."""
+
+    status: ClassVar[int] = 413
+    template = "more than {events} events or {bytes} bytes match the query"
+    advice = "Narrow the query, or consult only what came after a cursor that you have read up to."
+    events: int
+    bytes: int
+
+
+class UntaggedItem(Refused):
+    """A caller bound to an org sent a query with an item that names no tag."""
+
+    status: ClassVar[int] = 403
+    template = "item {number} of the query has no tag, which a caller that is bound to an org must name"
+    advice = "Add a tag to each item, and to the events that it has to match."
+    number: int
 
 
 class Overloaded(Unavailable):

@@ -9,7 +9,7 @@ writes it, `parse_stored` reads it. If the line may have been changed, check its
 
 A new event, which is to be appended, needs less:
 
-    {"stream","type","payload"[,"version","meta","expected","id","time","signature","seq","checksum","link"]}
+    {"stream","type","payload"[,"version","meta","tags","expected","id","time","signature","seq","checksum","link"]}
 
 `parse_new` reads it, and a stored event too: then `seq`, `checksum` and `link` are claims that must come true, and
 `position`, `previous` and `recorded` belong to the store that it came from and are ignored. Any other key is refused.
@@ -124,6 +124,7 @@ class NewEventLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     payload: dict[str, Any]
     version: int | None = None
     meta: dict[str, Any] | None = None
+    tags: list[str] = []
     id: str | None = None
     time: int | None = None
     expected: int | str | None = None
@@ -146,6 +147,7 @@ class NewEventLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             id=None if self.id is None else ids.to_bytes(self.id),
             time=self.time,
             signature=self.hex_bytes("signature"),
+            tags=self.tags,
         )
 
     def hex_bytes(self, key: str) -> bytes | None:

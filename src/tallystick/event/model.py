@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Sequence
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
 from tallystick import errors
 from tallystick.event import canonical, tags
+
+if TYPE_CHECKING:  # see `is_model`
+    from pydantic import BaseModel
 
 Draft: TypeAlias = "tuple[str, int, bytes, int, bytes, bytes, bytes, bytes | None]"
 """What an appender has decided about an event: the fields that `InDraft` numbers."""
@@ -67,6 +71,16 @@ class NewEvent(msgspec.Struct, frozen=True):
     time: int | None = None
     signature: bytes | None = None
     tags: Sequence[str] = ()
+
+
+Appendable: TypeAlias = "NewEvent | BaseModel"
+"""What can be appended: an event, or an instance of a model that the catalog of the store has a type for."""
+
+
+def is_model(kind: type) -> bool:
+    """Whether a class is a Pydantic model. Pydantic takes 0.1 s to import, and without it nothing is one."""
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and issubclass(kind, pydantic.BaseModel)
 
 
 class About(msgspec.Struct, frozen=True, gc=False):

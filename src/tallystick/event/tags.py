@@ -21,7 +21,8 @@ COUNT_MAX = 32
 BYTES_MAX = 256
 KEY = "tags"
 _PSEUDONYM_BYTES = 16
-_MARK = b'"tags":["'
+LISTED = b'"tags":["'
+"""What the meta of every event with tags contains. Meta without it need not be decoded."""
 
 
 class Tagged(NamedTuple):
@@ -68,7 +69,7 @@ def joined(tags: object, meta: dict[str, Any]) -> dict[str, Any]:
 
 def stored(meta: bytes) -> tuple[str, ...]:
     """The tags in stored meta. They are not checked here: the link of the event covers them."""
-    return tagged(meta).tags if _MARK in meta else ()
+    return tagged(meta).tags if LISTED in meta else ()
 
 
 def tagged(meta: bytes) -> Tagged:

@@ -16,6 +16,7 @@ from tallystick.server.access import Need
 from tallystick.server.api import (
     append,
     community,
+    conditions,
     events,
     follow,
     integrity,
@@ -36,6 +37,7 @@ from tallystick.server.service import Service
 
 API: tuple[Routes, ...] = (
     append.routes,
+    conditions.routes,
     events.routes,
     follow.routes,
     streams.routes,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from tallystick import errors
-from tallystick.event import names
+from tallystick.event import names, profiles
 from tallystick.event.model import Event
 from tallystick.store import capabilities, cursors
 from tallystick.store.events import EventLog
@@ -35,8 +35,10 @@ class Conditions:
         self._log = log
         self._known: OrderedDict[str, int] = OrderedDict()
 
-    def _require_offered(self) -> None:
-        """Refuse a log without conditions."""
+    def require_offered(self) -> None:
+        """Refuse a log without conditions, and one whose order is not that of its other nodes."""
+        if profiles.named(self._log.profile).signed:
+            raise errors.Forbidden(what="a condition on other events", profile=self._log.profile)
         if capabilities.CONDITIONS not in self._log.capabilities:
             raise errors.UnsupportedCapability(engine=self._log.engine, capability=capabilities.CONDITIONS)
 
@@ -50,7 +52,7 @@ class Conditions:
         over_pruned: bool,
     ) -> Consultation:
         """See `Reader.consult`."""
-        self._require_offered()
+        self.require_offered()
         if type(query) is not Query:
             raise errors.InvalidValue(what="query", value=names.display(query), must="a Query, as `match` makes it")
         found = self._log.consult(query, after=after, org=org, over_pruned=over_pruned)
@@ -60,7 +62,7 @@ class Conditions:
 
     def of(self, unless: Marker | Query | Condition, org: str | None) -> Condition:
         """What the engine has to judge. A query alone means that no event matches at all."""
-        self._require_offered()
+        self.require_offered()
         if isinstance(unless, Condition):
             return unless
         if isinstance(unless, Query):

@@ -17,8 +17,8 @@ from tallystick.store.events import Problem
 
 MOVE = "move"
 LOSS = "loss"
-TAGS = "tags"
-NO_DAMAGE = frozenset({MOVE, TAGS})
+TAG_FILE = "tag_file"
+NO_DAMAGE = frozenset({MOVE, TAG_FILE})
 """Codes of what is not put on record: a move has only to be continued, and files of tags are made again."""
 
 _RESTORE = (
@@ -47,6 +47,7 @@ ADVICE = {
     "cut": _FACTS,
     "head": _FACTS,
     "scope": _FACTS,
+    "tags": _RESTORE,
     "fingerprint": "Compare the log with a copy. If the log is right, seal it again: `tallystick.state.seal`.",
     "snapshot": "Folds do not use it. Make a new one: `tally snapshot`.",
     LOSS: "Run `tally doctor --accept-loss` again: it records the missing control fact.",
@@ -63,7 +64,7 @@ ADVICE = {
         "If its segment is sound, stop the writer and delete the file of the index: opening the store builds it again. "
         "If the segment is damaged, keep it: only the index knows what was there."
     ),
-    TAGS: "A writer that verifies the log has made the file again. If a reader did, delete the file: it is made again.",
+    TAG_FILE: "A writer that verifies the log has made the file again. If it was a reader, delete the file.",
     "id": _FACTS,
     "record": "Run `tally doctor --repair`: it verifies everything and writes the record again.",
     "writer": "Open the store again: recovery decides what is stored.",

@@ -13,8 +13,8 @@ import msgspec
 
 from tallystick import errors
 from tallystick.event import names, profiles
-from tallystick.event.model import Event, NewEvent
-from tallystick.store import control, iterate, leases, side_check, tables, verify, views
+from tallystick.event.model import Appendable, Event, NewEvent
+from tallystick.store import control, iterate, leases, new_events, side_check, tables, verify, views
 from tallystick.store.commit import Appended, Outcome, Transaction
 from tallystick.store.conditions import Conditions
 from tallystick.store.events import EventLog
@@ -78,7 +78,7 @@ class Store(Reader):
     def append(
         self,
         stream: str,
-        events: NewEvent | Sequence[NewEvent],
+        events: Appendable | Sequence[Appendable],
         *,
         expected: Expected | int = ANY,
         unless: Marker | Query | None = None,
@@ -88,14 +88,14 @@ class Store(Reader):
         With `unless`, it fails with `ConditionFailed` if an event matches that the marker's consultation did not see,
         or, with a query, if any event matches at all.
 
-        Events that are stored already with the same id and content are not written again, so every retry is safe.
+        An instance of a model is appended as an event of the type that the catalog has for it. Events that are stored
+        already with the same id and content are not written again, so every retry is safe.
         """
-        given = [events] if type(events) is NewEvent or not isinstance(events, Iterable) else list(events)
-        return self._one(Request([Part(stream, given, expected)], unless=unless))[0]
+        return self._one(Request([Part(stream, new_events.listed(events), expected)], unless=unless))[0]
 
     def append_all(
         self,
-        parts: Iterable[tuple[str, Sequence[NewEvent], Expected | int] | Part],
+        parts: Iterable[tuple[str, Sequence[Appendable], Expected | int] | Part],
         *,
         unless: Marker | Query | None = None,
     ) -> list[Appended]:

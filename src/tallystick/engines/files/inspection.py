@@ -25,7 +25,7 @@ from tallystick.engines.files.writer import SegmentWriter
 from tallystick.store.events import Problem
 from tallystick.store.filesystem import File, size_of
 from tallystick.store.page import Hole
-from tallystick.store.reasons import TAGS
+from tallystick.store.reasons import TAG_FILE
 
 TAG_PROBLEMS_MAX = 100  # of one segment
 
@@ -117,11 +117,11 @@ def _tag_problems(base: SealedTags, item: Segment, fresh: Segment, file: File) -
     name = f"index/{item.tags.file_name}"
     try:
         found = list(itertools.islice(fresh.tags.differences(base), TAG_PROBLEMS_MAX))
-        yield from (Problem(TAGS, f"{name} and its segment differ: {what}", position) for position, what in found)
+        yield from (Problem(TAG_FILE, f"{name} and its segment differ: {what}", position) for position, what in found)
         if found:
             item.tags.distrust()
     except index_file.MalformedIndex as problem:
-        yield Problem(TAGS, f"{name}: {problem}", item.header.first_position)
+        yield Problem(TAG_FILE, f"{name}: {problem}", item.header.first_position)
         item.tags.distrust()
     except (index_file.BadIndex, OSError):  # it gives no wrong answer, and is made again: the report counts it
         item.tags.forget()

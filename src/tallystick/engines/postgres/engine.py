@@ -12,7 +12,7 @@ from itertools import starmap
 from typing import Any
 
 from tallystick import errors
-from tallystick.engines.postgres import inspection, maintenance, queries, statements, transfers
+from tallystick.engines.postgres import conditions, inspection, maintenance, queries, statements, transfers
 from tallystick.engines.postgres.commands import PostgresCommands
 from tallystick.engines.postgres.connections import CONTROL, ReadConnections, ServerConnections
 from tallystick.engines.postgres.consumers import PostgresCheckpoints, PostgresDeadLetters
@@ -39,7 +39,7 @@ from tallystick.store.ledger import Head, Holder
 from tallystick.store.loss import Loss
 from tallystick.store.maintenance import Cut, PrunedEvent, Reclaimed, require_history, require_positions
 from tallystick.store.page import Hole, Page, StreamInfo
-from tallystick.store.query import Query
+from tallystick.store.query import Condition, Query
 from tallystick.store.run_documents import RunDocuments
 from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
@@ -130,7 +130,7 @@ class PostgresLog:
     """An event log in PostgreSQL. Open it with `open_postgres`."""
 
     engine = "postgres"
-    capabilities = capabilities.ALL - {capabilities.CONDITIONS}
+    capabilities = capabilities.ALL
     run_documents: RunDocuments | None = None
 
     def __init__(
@@ -204,13 +204,14 @@ class PostgresLog:
         return int(self._connections.value("announced"))
 
     def consult(self, query: Query, *, after: int, org: str | None, over_pruned: bool) -> Consulted:
-        raise errors.UnsupportedCapability(engine="postgres", capability=capabilities.CONDITIONS)
+        asked = Condition(query, after, org=org)
+        return conditions.consult(self, self._connections, self._safe_head, asked, over_pruned=over_pruned)
 
     def pruned_events(self) -> Iterator[PrunedEvent]:
         after = 0
         while page := self._connections.rows("list_pruned", (after, _PRUNED_PAGE)):
-            yield from starmap(PrunedEvent, page)
-            after, _ = page[-1]
+            yield from (PrunedEvent(at, id_, type_, org, tuple(tags)) for at, id_, type_, org, tags in page)
+            after = page[-1][0]
 
     @property
     def inline(self) -> Inline | None:
@@ -251,19 +252,23 @@ class PostgresLog:
         if unchecked:
             return page
         gapless = selection.is_everything and self._connections.org is None
-        return checked.page(self.damage, page, self, after=after, over_holes=over_holes, gapless=gapless)
+        page = checked.page(self.damage, page, self, after=after, over_holes=over_holes, gapless=gapless)
+        if selection.query is not None:
+            conditions.require_matching(self.damage, Condition(selection.query, org=selection.org), page.events)
+        return page
 
     def _read(self, after: int, until: int | None, selection: Selection, limit: int, over_pruned: bool) -> Page:
         end = self._end(after, until)
         if after >= end:
             return Page([], max(after, 0))
-        query, values = queries.page_query(selection, after=after, until=end, limit=limit, over_pruned=over_pruned)
-        events = list(starmap(Event, self._connections.fetch(query, values)))
-        if events:
-            self._connections.history.note(events[-1].position, events[-1].link)
-        if not events and not over_pruned:  # cuts only grow: the one that emptied the page is still found
+        asked = (self._connections, selection)
+        page, is_of_one_moment = queries.page(*asked, after=after, until=end, limit=limit, over_pruned=over_pruned)
+        if page.events:
+            self._connections.history.note(page.events[-1].position, page.events[-1].link)
+        if not over_pruned and not (page.events and is_of_one_moment):
+            # cuts only grow: one that emptied the page, or a part of it, is still found
             require_positions(selection, self._cuts_of(selection.streams), self.floor(), after=after)
-        return Page(events, events[-1].position if len(events) == limit else end)
+        return page
 
     def summed(self, asked: SummaryQuery, *, until: int) -> list[tuple[Any, ...]]:
         found = queries.summed(self._connections, asked, until=self._end(0, until))

@@ -18,6 +18,7 @@ _CHECKS = (
     "check_cuts",
     "check_erasures",
     "check_snapshots",
+    "check_tags",
 )
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import psycopg
 
 from tallystick import errors
-from tallystick.engines.postgres import arrays, commands, statements
+from tallystick.engines.postgres import arrays, commands, conditions, statements
+from tallystick.event import tags
 from tallystick.event.model import Event, InDraft
-from tallystick.store import capabilities
 from tallystick.store.commit import Transaction, Write
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.leases import Lease, Owner
@@ -39,6 +39,14 @@ class LedgerQueries:
         self.ids = sorted({erasure.id for erasure in erasures}.union(self.given_ids))
         self.sources = sorted({mark.key for write in writes for mark in write.sources})
         self.commands = list({each.command.key for each in transactions if each.command is not None})
+        self.conditions = list(dict.fromkeys(each.unless for each in transactions if each.unless is not None))
+        self.items = conditions.items_of_all(self.conditions)
+        self._writes = writes
+
+    def own_tags(self) -> list[str]:
+        """The tags of all events."""
+        found = (tags.stored(draft[InDraft.meta]) for write in self._writes for draft in write.drafts)
+        return sorted({tag for given in found for tag in given})
 
 
 class LedgerAnswers:
@@ -53,6 +61,7 @@ class LedgerAnswers:
         self._cuts: dict[str, Cut] = {}
         self._pruned: set[bytes] = set()
         self._commands: dict[CommandKey, CommandRecord] = {}
+        self._matches: dict[Condition, list[int]] = {}
 
     def stream_head(self, stream: str) -> Head | None:
         return self._heads.get(stream)
@@ -73,7 +82,7 @@ class LedgerAnswers:
         return id in self._pruned
 
     def matches(self, condition: Condition, *, limit: int) -> list[int]:
-        raise errors.UnsupportedCapability(engine="postgres", capability=capabilities.CONDITIONS)
+        return self._matches[condition][:limit]
 
     def command(self, key: CommandKey) -> CommandRecord | None:
         return self._commands.get(key)
@@ -92,11 +101,14 @@ class LockedView(LedgerAnswers):
     ) -> None:
         super().__init__({})
         locked = [*map("\n".join, wanted.sources), *map(commands.lock_name, wanted.commands)]
+        alone = alone or conditions.lock_the_log(wanted.conditions)
         with connection.pipeline():
             begin(connection)
             if alone:
                 _ask(connection, "lock_log")
             heads = _ask(connection, "begin_append", wanted.streams, locked)
+            if wanted.conditions and not alone:
+                _ask(connection, "begin_condition", conditions.to_json(wanted.items), wanted.own_tags())
             events = _ask(connection, "find_events", arrays.uuids(wanted.ids)) if wanted.ids else None
             # after the events: one that is pruned between the two statements is then found in one of them
             pruned = _ask(connection, "find_pruned", arrays.uuids(wanted.given_ids)) if wanted.given_ids else None
@@ -104,6 +116,10 @@ class LockedView(LedgerAnswers):
             leases = _ask(connection, "find_leases", wanted.leased) if wanted.leased else None
             cuts = _ask(connection, "find_cuts", wanted.cut) if wanted.cut else None
             known = _ask(connection, "find_commands", *commands.columns(wanted.commands)) if wanted.commands else None
+            matching = [
+                _ask(connection, "matching", *conditions.asked(condition, len(wanted.given_ids)))
+                for condition in wanted.conditions
+            ]
         for stream, seq, link, org, foreign in heads:
             self._heads[stream] = Head(seq, link, org)
             if foreign:
@@ -117,6 +133,8 @@ class LockedView(LedgerAnswers):
         self._cuts = {cut.stream: cut for cut in map(cut_of, cuts or ())}
         self._pruned = {id_ for (id_,) in pruned or ()}
         self._commands = {record.key: record for record in map(commands.record_of, known or ())}
+        for condition, found in zip(wanted.conditions, matching, strict=True):
+            self._matches[condition] = [position for (position,) in found]
 
 
 def cut_of(row: tuple[Any, ...]) -> Cut:

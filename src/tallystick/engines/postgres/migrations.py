@@ -1,6 +1,6 @@
 """The schema: `sql/schema/` creates a new store, the numbered steps in `sql/steps/` bring an older one up to date.
 
-Functions have one file each in `sql/functions/`, and are installed again after every step.
+Functions have one file each in `sql/functions/`, and are installed again with every step.
 
 Invariant: all of it is one transaction, together with the row in `tally.migrations`; steps are taken under the lock of
 that table. A new store needs no lock, because a schema can be created only once.
@@ -25,7 +25,7 @@ from tallystick.engines.tables.migrations import Migration
 _BEFORE_FUNCTIONS = ("roles", "schemas")
 _TABLES = (
     *("locks", "migrations", "store", "infrastructure", "events", "streams", "sources", "leases", "proven", "damage"),
-    *("cuts", "pruned", "erasures", "snapshots", "commands", "command_ranges"),
+    *("event_tags", "cuts", "pruned", "erasures", "snapshots", "commands", "command_ranges"),
     *("checkpoints", "views", "view_rows", "batch_rows", "dead_letters", "kept_counts"),
     *("policies", "control_plane_events", "live_rows", "vacuum"),
 )
@@ -100,9 +100,9 @@ class _Database:
 
     def take(self, step: Migration) -> None:
         is_new = not self.version()
-        self._connection.execute(step.sql)
-        if not is_new:
+        if not is_new:  # before the step: a trigger needs its function
             self._connection.execute(functions())
+        self._connection.execute(step.sql)
         self._connection.execute(statements.named("insert_migration"), (step.number, step.name))
         if is_new:
             values = (secrets.token_hex(16), self._profile, self._clock())

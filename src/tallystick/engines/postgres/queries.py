@@ -4,12 +4,16 @@ value is bound."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import starmap
 from typing import Any, LiteralString
 
-from tallystick import errors
-from tallystick.engines.postgres import statements
+from tallystick.engines.postgres import conditions, statements
 from tallystick.engines.postgres.connections import ReadConnections
-from tallystick.store import capabilities, summary_sql
+from tallystick.event.model import Event
+from tallystick.store import summary_sql
+from tallystick.store.events import PAGE_EVENTS
+from tallystick.store.page import Page
+from tallystick.store.query import Query
 from tallystick.store.selection import Selection
 from tallystick.store.views import BY_PAYLOAD
 
@@ -30,6 +34,9 @@ _CONDITIONS: dict[str, LiteralString] = {
 }
 _COLUMNS_PLACE = "/* these columns */"
 _OF_STREAM: LiteralString = " AND stream = %(stream)s"
+_MATCHES: LiteralString = (
+    " AND position IN (SELECT tally.matching(%(items)s::jsonb, %(after)s, %(until)s, %(org)s, NULL))"
+)
 _COLUMNS: dict[str, LiteralString] = {
     "position": "position",
     "stream": "stream",
@@ -51,42 +58,67 @@ _STREAMS_ARE_WHOLE: LiteralString = (
 )
 
 
-def page_query(
-    selection: Selection, *, after: int, until: int, limit: int, over_pruned: bool
-) -> tuple[LiteralString, dict[str, Any]]:
-    """The statement for one page of what is selected, and its values.
+def page(
+    connections: ReadConnections, selection: Selection, *, after: int, until: int, limit: int, over_pruned: bool
+) -> tuple[Page, bool]:
+    """One page of what is selected, and whether one statement read it.
 
-    Without `over_pruned`, the page is empty if it would begin below a cut. Page and cuts are seen with one snapshot.
+    Without `over_pruned`, it is empty if it would begin below a cut. Page and cuts are seen with one snapshot.
     """
-    bounds = {"after": after, "until": until, "limit": limit}
-    values = _values(selection)
+    values = _values(selection) | {"after": after, "until": until, "limit": limit}
+    wanted = _conditions(selection, values, over_pruned=over_pruned)
+    if selection.query is not None:
+        return _page_of_query(connections, selection, selection.query, wanted, values)
     query = statements.named("read_page_of_stream" if "stream" in values else "read_page")
-    return query.replace(_PLACE, _conditions(selection, values, over_pruned=over_pruned)), bounds | values
+    events = list(starmap(Event, connections.fetch(query.replace(_PLACE, wanted), values)))
+    return Page(events, events[-1].position if len(events) == limit else until), True
+
+
+def _page_of_query(
+    connections: ReadConnections, selection: Selection, query: Query, wanted: LiteralString, values: dict[str, Any]
+) -> tuple[Page, bool]:
+    """As `page`, from the places that the index of tags gives, until there are enough that other conditions select."""
+    limit, until, past = int(values["limit"]), int(values["until"]), int(values["after"])
+    is_alone = Selection(query=query, org=selection.org) == selection
+    most = limit if is_alone else max(limit, PAGE_EVENTS)
+    asked = {"items": conditions.to_json(query.items), "org": selection.org, "most": most}
+    statement = statements.named("read_matching").replace(_PLACE, wanted + (_OF_STREAM if "stream" in values else ""))
+    events: list[Event] = []
+    is_first = True
+    while True:
+        rows = connections.fetch(statement, values | asked | {"past": past})
+        events += [Event(*row) for row in rows if row[1] is not None]
+        if len(events) >= limit:
+            return Page(events[:limit], events[limit - 1].position), is_first
+        if len(rows) < most:
+            return Page(events, until), is_first
+        past, is_first = rows[-1][0], False
 
 
 def range_query(
     columns: Sequence[str], selection: Selection, *, after: int, until: int, over_pruned: bool
 ) -> tuple[LiteralString, dict[str, Any]]:
-    """As `page_query`, for some columns of everything up to `until`, with payload and meta as text."""
+    """The statement for some columns of everything up to `until`, with payload and meta as text, and its values."""
     values = _values(selection)
-    conditions = _conditions(selection, values, over_pruned=over_pruned)
+    wanted = _conditions(selection, values, over_pruned=over_pruned)
     if "stream" in values:
-        conditions += _OF_STREAM
+        wanted += _OF_STREAM
+    if selection.query is not None:
+        wanted += _MATCHES
+        values |= {"items": conditions.to_json(selection.query.items), "org": selection.org}
     listed = ", ".join(_COLUMNS[name] for name in columns)
-    query = statements.named("read_range").replace(_COLUMNS_PLACE, listed).replace(_PLACE, conditions)
+    query = statements.named("read_range").replace(_COLUMNS_PLACE, listed).replace(_PLACE, wanted)
     return query, {"after": after, "until": until} | values
 
 
 def _conditions(selection: Selection, values: dict[str, Any], *, over_pruned: bool) -> LiteralString:
-    conditions: LiteralString = "".join(f" AND {_CONDITIONS[name]}" for name in values if name in _CONDITIONS)
+    wanted: LiteralString = "".join(f" AND {_CONDITIONS[name]}" for name in values if name in _CONDITIONS)
     if not over_pruned:
-        conditions += _STREAMS_ARE_WHOLE if selection.streams else _LOG_IS_WHOLE
-    return conditions
+        wanted += _STREAMS_ARE_WHOLE if selection.streams else _LOG_IS_WHOLE
+    return wanted
 
 
 def _values(selection: Selection) -> dict[str, Any]:
-    if selection.query is not None:
-        raise errors.UnsupportedCapability(engine="postgres", capability=capabilities.CONDITIONS)
     values: dict[str, Any] = dict(selection.scope)
     if len(selection.types) == 1:
         (values["type"],) = selection.types

@@ -2,7 +2,7 @@
 
 - One event, decided and written by `append_event`, pays in "postgres: single appends", against eventsourcing and a raw
   INSERT: by the ledger it takes 1.3 times as long, and three times the client's processor time. With its command
-  (`append_command`) it costs no round trip more (CP-06).
+  (`append_command`) it costs no round trip more (CP-06), and neither does one with a condition (`append_unless`).
 - A batch to a stream whose end the handle can guess pays in "postgres: batches of 1,000, everything on": the ledger
   decides with the guess, and `append_batch` compares it under the stream's lock. Without it, client and server spend 3%
   more time on such a batch, and 70% more on a batch of ten.
@@ -24,12 +24,14 @@ from psycopg import generators
 from psycopg.pq import ExecStatus, Format
 
 from tallystick import errors
-from tallystick.engines.postgres import batches, commands, statements, translate
+from tallystick.engines.postgres import batches, commands, conditions, statements, translate
 from tallystick.engines.postgres.ledger_view import LedgerAnswers, of_another_org
 from tallystick.store import expectation
 from tallystick.store.commit import Appended, Outcome, Transaction, Write
+from tallystick.store.conditions import refusal
 from tallystick.store.idempotency import CommandRecord
 from tallystick.store.ledger import NO_HEAD, Head, Holder, Ledger, only_writes
+from tallystick.store.query import Condition
 
 _STREAMS_MAX = 1024
 _SURE, _LIKELY = 3, 2  # how often, lately, streams that the handle did not know turned out to be new
@@ -46,19 +48,24 @@ class Shortcuts:
         self.ends = StreamEndCache()
         self._append_event = prepared("append_event")
         self._append_command = prepared("append_command")
+        self._append_unless = prepared("append_unless")
         self._append_batch = prepared("append_batch")
 
     def commit(self, connection: psycopg.Connection[Any], transaction: Transaction, *, again: bool) -> Outcome | None:
         """The outcome of a transaction; None if the ledger has to decide. `again`: after the connection was lost."""
         outcome = None
         if _is_one_event(transaction) and not (again and transaction.command):
-            outcome = self._one_event(connection, transaction.writes[0], transaction.command)
+            outcome = self._one_event(connection, transaction.writes[0], transaction.command, transaction.unless)
         if outcome is None and not again and self._org is None and _is_one_batch(transaction):
             outcome = self._one_batch(connection, transaction)
         return outcome
 
     def _one_event(
-        self, connection: psycopg.Connection[Any], write: Write, command: CommandRecord | None
+        self,
+        connection: psycopg.Connection[Any],
+        write: Write,
+        command: CommandRecord | None,
+        unless: Condition | None,
     ) -> Outcome | None:
         handle, number = None, None
         if write.is_leased:
@@ -66,7 +73,9 @@ class Shortcuts:
             if number is None:
                 return None
         values = _parameters(write, recorded=self._clock(), handle=handle, number=number)
-        if command is None:
+        if unless is not None:
+            row = self._append_unless.row(connection, values + conditions.parameters(unless))
+        elif command is None:
             row = self._append_event.row(connection, values)
         else:
             row = self._append_command.row(connection, values + commands.parameters(command))
@@ -81,6 +90,10 @@ class Shortcuts:
         if status == b"conflict":
             assert seq is not None
             return errors.Conflict(stream=write.stream, expected=write.expected, actual=int.from_bytes(seq, "big"))
+        if status == b"unless":
+            assert unless is not None
+            assert position is not None
+            return refusal(unless, int.from_bytes(position, "big"))
         if status == b"org":
             assert org is not None
             return errors.OrgMismatch(stream=write.stream, org=org.decode(), given=min(write.orgs))
@@ -116,7 +129,8 @@ def _is_one_event(transaction: Transaction) -> bool:
     writes = transaction.writes
     alone = len(writes) == 1 and len(writes[0].drafts) == 1 and not writes[0].sources and writes[0].after_link is None
     more = transaction.acquire or transaction.release or transaction.require or transaction.maintenance is not None
-    return alone and not more
+    both = transaction.command is not None and transaction.unless is not None
+    return alone and not more and not both
 
 
 def _is_one_batch(transaction: Transaction) -> bool:

@@ -14,7 +14,7 @@ from tallystick.engines.postgres.connections import ReadConnections, ServerConne
 from tallystick.engines.postgres.ledger_view import cut_of
 from tallystick.event.model import Event, Row
 from tallystick.store.ledger import Head
-from tallystick.store.maintenance import Cut
+from tallystick.store.maintenance import Cut, PrunedEvent
 from tallystick.store.transfer import Received
 
 _TAKEN = "23505"  # an id or a position that is stored already
@@ -62,7 +62,7 @@ def _document(part: Received) -> dict[str, Any]:
         "after": part.after,
         "until": part.until,
         "cuts": [_cut(founding.cut, founding.fact_position) for founding in part.cuts],
-        "pruned": [{"position": position, "id": str(uuid.UUID(bytes=id_))} for position, id_, *_ in part.pruned],
+        "pruned": list(map(_pruned, part.pruned)),
         "events": list(map(_event, part.rows)),
         "erasures": [
             {
@@ -79,6 +79,10 @@ def _document(part: Received) -> dict[str, Any]:
 
 def _cut(cut: Cut, fact_position: int) -> dict[str, Any]:
     return msgspec.structs.asdict(cut) | {"link": cut.link.hex(), "fact_position": fact_position}
+
+
+def _pruned(gone: PrunedEvent) -> dict[str, Any]:
+    return gone._asdict() | {"id": str(uuid.UUID(bytes=gone.id))}
 
 
 def _event(row: Row) -> dict[str, Any]:

@@ -11,6 +11,7 @@ LOST = (psycopg.OperationalError, psycopg.InterfaceError)
 AGAIN = (
     psycopg.errors.DeadlockDetected,
     psycopg.errors.SerializationFailure,
+    psycopg.errors.OutOfMemory,  # no room for more locks just now
     psycopg.errors.UniqueViolation,  # another session was just writing this id: the next attempt finds it
 )
 

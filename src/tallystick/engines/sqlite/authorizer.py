@@ -30,13 +30,14 @@ _GROWING = frozenset(
 _FILLED_BY_RUNS = frozenset({"runs", "sessions", "jobs", "job_attempts", "nodes"})
 _COMMANDS = frozenset({"commands", "command_ranges"})
 _APPENDS = {
-    sqlite3.SQLITE_INSERT: frozenset({"events", "writers"}) | _COMMANDS | _GROWING | _FILLED_BY_RUNS,
+    sqlite3.SQLITE_INSERT: frozenset({"events", "event_tags", "writers"}) | _COMMANDS | _GROWING | _FILLED_BY_RUNS,
     sqlite3.SQLITE_UPDATE: _GROWING | _FILLED_BY_RUNS,
     sqlite3.SQLITE_DELETE: frozenset({"writers", "checkpoints", "views", "view_rows", "batch_rows", "dead_letters"}),
     sqlite3.SQLITE_PRAGMA: frozenset({"wal_checkpoint", "busy_timeout"}),
 }
 _MAINTENANCE = _APPENDS | {
-    sqlite3.SQLITE_INSERT: _APPENDS[sqlite3.SQLITE_INSERT] | {"cuts", "pruned", "skipped", "erasures", "snapshots"},
+    sqlite3.SQLITE_INSERT: _APPENDS[sqlite3.SQLITE_INSERT]
+    | {"cuts", "pruned", "pruned_tags", "skipped", "erasures", "snapshots"},
     sqlite3.SQLITE_DELETE: _APPENDS[sqlite3.SQLITE_DELETE] | {"events", "snapshots"} | _COMMANDS,
 }
 _NOTHING: frozenset[str] = frozenset()

@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from tallystick import errors
-from tallystick.engines.sqlite import commands, maintenance, statements
+from tallystick.engines.sqlite import commands, maintenance, postings, statements
 from tallystick.event.model import Event, InRow, Row
 from tallystick.store import leases
 from tallystick.store.ledger import Ledger
@@ -44,6 +43,7 @@ def write(connection: sqlite3.Connection, ledger: Ledger, *, recorded: int) -> N
     """Write everything that was accepted. Nothing is on disk before the transaction commits."""
     if ledger.rows:
         _insert(connection, ledger.rows, recorded)
+        postings.insert(connection, postings.of_rows(ledger.rows))
         heads = [(stream, head.seq, head.link, head.org) for stream, head in ledger.heads.items()]
         connection.executemany(statements.named("move_head"), heads)
         numbers = [(org, source, seq) for (org, source), seq in ledger.sources.items()]
@@ -58,17 +58,12 @@ def _insert(connection: sqlite3.Connection, rows: list[Row], recorded: int) -> N
     at = 0
     for size in _ROWS_AT_ONCE:
         while len(rows) - at >= size:
-            _require_stored(size, connection.execute(*_insertion(rows[at : at + size], recorded)).rowcount)
+            stored = connection.execute(*_insertion(rows[at : at + size], recorded)).rowcount
+            statements.require_stored(size, stored, "events")
             at += size
     if rest := [row + _scope_columns(row[InRow.meta], recorded) for row in rows[at:]]:
-        _require_stored(len(rest), connection.executemany(statements.named("insert_event"), rest).rowcount)
-
-
-def _require_stored(given: int, stored: int) -> None:
-    """A trigger can leave rows out without an error. Ours never do."""
-    if stored != given:
-        reason = f"{given - stored} of {given} events were left out: the file has a trigger that does not belong to it"
-        raise errors.Damaged(first=0, last=0, reason=reason)
+        stored = connection.executemany(statements.named("insert_event"), rest).rowcount
+        statements.require_stored(len(rest), stored, "events")
 
 
 def _insertion(rows: list[Row], recorded: int) -> tuple[str, list[Any]]:

@@ -16,10 +16,9 @@ from typing import Any
 from tallystick import errors
 from tallystick.engines.damage_file import DamageFile
 from tallystick.engines.disk import Disk
-from tallystick.engines.sqlite import commit_rows, inspection, mark, statements, survey
+from tallystick.engines.sqlite import commit_rows, inspection, mark, queries, statements, survey
 from tallystick.engines.sqlite.commands import SqliteCommands
 from tallystick.engines.sqlite.databases import OutdatedDatabase, database_of, page_bounds, wait_for_head
-from tallystick.engines.sqlite.queries import page_query, summed
 from tallystick.engines.sqlite.reclaim import SqliteReclaimer
 from tallystick.engines.sqlite.rows import events_of, structs_of
 from tallystick.engines.sqlite.run_tables import SqliteRunTables
@@ -47,6 +46,7 @@ from tallystick.store.ledger import Head, Holder, Ledger
 from tallystick.store.loss import Loss
 from tallystick.store.maintenance import Cut, Reclaimed, require_history, require_positions
 from tallystick.store.page import Hole, Page, StreamInfo
+from tallystick.store.query import Condition
 from tallystick.store.run_documents import RunDocuments
 from tallystick.store.run_tables import RunTables
 from tallystick.store.selection import EVERYTHING, Selection
@@ -78,7 +78,7 @@ class SqliteLog(SqliteReceiver):
     """An event log in SQLite. Made by `open_sqlite`."""
 
     engine = "sqlite"
-    capabilities = capabilities.ALL - {capabilities.CONDITIONS}
+    capabilities = capabilities.ALL
     run_documents: RunDocuments | None = None
 
     def __init__(
@@ -228,8 +228,7 @@ class SqliteLog(SqliteReceiver):
             start, end, crossed = page_bounds(self._holes, after, end, over_holes)
             if start >= end:
                 return Page([], start, crossed)
-            query, values = page_query(selection, first=start + 1, until=end, limit=limit)
-            events = events_of(connection.execute(query, values))
+            events = queries.page(connection, selection, first=start + 1, until=end, limit=limit)
             through = events[-1].position if len(events) == limit else end
             if selection == EVERYTHING and len(events) < through - start and not self._holes:
                 survey.require_all(connection, first=start + 1, last=through, count=len(events))
@@ -240,7 +239,7 @@ class SqliteLog(SqliteReceiver):
             raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
         self._require_end()
         with self._database.snapshot() as connection:
-            return summed(connection, asked, until=until)
+            return queries.summed(connection, asked, until=until)
 
     def read_stream(self, stream: str, *, after: int = 0, until: int | None = None, limit: int) -> list[Event]:
         upto = limits.INT_MAX if until is None else until
@@ -257,6 +256,10 @@ class SqliteLog(SqliteReceiver):
             if any(hole.first <= event.position <= hole.last for event in events):
                 raise errors.Damaged(first=hole.first, last=hole.last, reason=hole.reason)
         return checked.stream(self.damage, events, self._evidence, after=after)
+
+    def matches(self, condition: Condition, *, limit: int) -> list[int]:
+        with self._database.reading() as connection:
+            return SqliteView(connection).matches(condition, limit=limit)
 
     def find(self, id: bytes) -> Event | None:
         with self._database.reading() as connection:

@@ -22,7 +22,7 @@ def check(
     connection: sqlite3.Connection, progress: Callable[[int], None], marked: StoreMark | None = None
 ) -> Iterator[Problem]:
     """Everything that is wrong with the database and its schema, and every contradiction of its tables and the mark."""
-    parts = (_database, _schema, _heads, _orders, _scopes, _positions, _cuts, _erasures, _snapshots)
+    parts = (_database, _schema, _heads, _orders, _scopes, _tags, _positions, _cuts, _erasures, _snapshots)
     for done, part in enumerate(parts):
         progress(done)
         try:
@@ -74,6 +74,11 @@ def _orders(connection: sqlite3.Connection) -> Iterator[Problem]:
 def _scopes(connection: sqlite3.Connection) -> Iterator[Problem]:
     for position, stream, seq in connection.execute(statements.named("check_scopes")):
         yield Problem("scope", "its org, app or env is not what its meta says", position, stream, seq)
+
+
+def _tags(connection: sqlite3.Connection) -> Iterator[Problem]:
+    for position, stream, seq, reason in connection.execute(statements.named("check_tags")):
+        yield Problem("tags", reason, position, stream, seq)
 
 
 def _positions(connection: sqlite3.Connection) -> Iterator[Problem]:

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from tallystick import errors
-from tallystick.engines.sqlite import authorizer, commands, snapshots, statements
+from tallystick.engines.sqlite import authorizer, commands, postings, snapshots, statements
 from tallystick.engines.tables.connection import connect
 from tallystick.engines.tables.views import OpenTransaction, SqliteViews
 from tallystick.event.model import Event, InRow, Row
@@ -70,6 +70,7 @@ def _prune(connection: sqlite3.Connection, asked: Maintenance, rows: list[Row]) 
             reason = "no control fact of the same commit names it"
             raise errors.PruneRefused(stream=cut.stream, before=cut.through + 1, reason=reason)
         connection.execute(statements.named("insert_cut"), (*msgspec.structs.astuple(cut), fact_position))
+        postings.keep_of_pruned(connection, cut)
         connection.execute(statements.named("prune_events"), (cut.stream, cut.through))
 
 

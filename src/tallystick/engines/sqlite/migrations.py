@@ -20,7 +20,10 @@ from tallystick.engines.tables.migrations import Migration
 
 _SHARED = ("checkpoints", *schema.VIEWS, *schema.DEAD_LETTERS)
 # SHA-256 of the definitions in a store of each older format.
-_SCHEMAS = {16: "fa4e3044397002c74609661254416b341428e76afcece618428c77badab9255b"}
+_SCHEMAS = {
+    16: "fa4e3044397002c74609661254416b341428e76afcece618428c77badab9255b",
+    17: "d9f1ae04383058c07d83ac0370b06a17a1e1c4a36b2cb90c4a792a10c8a3bfff",
+}
 _format = migrations.Format(__package__)
 steps, latest, oldest, require_known = _format.steps, _format.latest, _format.oldest, _format.require_known
 
@@ -48,7 +51,8 @@ class _Store(schema.VersionedFile):
     def take(self, step: Migration) -> None:
         is_new = not self.version()
         super().take(step)
-        schema.run(self._connection, objects())
+        if step.number == latest():  # the steps before it lead to the schema of their own format
+            schema.run(self._connection, objects())
         if is_new:
             profile, clock = self._identity
             self._connection.execute(statements.named("insert_store"), (profile, clock()))

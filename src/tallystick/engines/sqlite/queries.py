@@ -11,10 +11,11 @@ import json
 import sqlite3
 from typing import Any
 
-from tallystick import errors
-from tallystick.engines.sqlite import statements
+from tallystick.engines.sqlite import matches, statements
+from tallystick.engines.sqlite.rows import events_of
 from tallystick.engines.sqlite.view import SqliteView
-from tallystick.store import capabilities, summary_sql
+from tallystick.event.model import Event
+from tallystick.store import summary_sql
 from tallystick.store.maintenance import require_positions
 from tallystick.store.selection import EVERYTHING, Selection
 from tallystick.store.views import BY_PAYLOAD
@@ -49,8 +50,16 @@ _COLLECTING = summary_sql.AggregateSyntax(
 )
 
 
+def page(connection: sqlite3.Connection, selection: Selection, *, first: int, until: int, limit: int) -> list[Event]:
+    """The events of one page of what is selected."""
+    query = selection.query
+    if query is not None and not query.is_everything:
+        return matches.events(connection, selection, query, first=first, until=until, limit=limit)
+    return events_of(connection.execute(*page_query(selection, first=first, until=until, limit=limit)))
+
+
 def page_query(selection: Selection, *, first: int, until: int, limit: int) -> tuple[str, dict[str, Any]]:
-    """The statement for one page of what is selected, and its values."""
+    """The statement for one page of what is selected without a query, and its values."""
     bounds = {"first": first, "until": until, "limit": limit}
     values = _values(selection)
     conditions = "".join(f" AND {_CONDITIONS[name]}" for name in values if name in _CONDITIONS)
@@ -59,8 +68,6 @@ def page_query(selection: Selection, *, first: int, until: int, limit: int) -> t
 
 
 def _values(selection: Selection) -> dict[str, Any]:
-    if selection.query is not None:
-        raise errors.UnsupportedCapability(engine="sqlite", capability=capabilities.CONDITIONS)
     values: dict[str, Any] = dict(selection.scope)
     if len(selection.types) == 1:
         (values["type"],) = selection.types

@@ -42,6 +42,7 @@ COPIED = (
     "checkpoints",
     "cuts",
     "pruned",
+    "pruned_tags",
     "skipped",
     "erasures",
     "sweeps",
@@ -59,7 +60,7 @@ COPIED = (
     "job_attempts",
     "sqlite_sequence",
 )
-REBUILT = ("events", "streams", "writers", "batch_rows")
+REBUILT = ("events", "event_tags", "streams", "writers", "batch_rows")
 PLACES = {width: ", ".join("?" * width) for width in range(1, 65)}
 _AT_ONCE = 500
 
@@ -183,6 +184,7 @@ class _Replacement:
             self._fill_events(new)
             for number in range(len(COPIED)):
                 self._copy(new, number)
+            new.execute(statements.named("fill_tags"))
             for kind in ("index", "view", "trigger"):  # after the rows, which triggers would refuse
                 for statement in migrations.expected_schema(kind).values():
                     new.execute(statement)

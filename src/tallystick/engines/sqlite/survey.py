@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 
 from tallystick import errors
-from tallystick.engines.sqlite import migrations, statements
+from tallystick.engines.sqlite import migrations, postings, statements
 from tallystick.engines.sqlite.rows import event_of
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.engines.tables import schema, translate
@@ -67,6 +67,8 @@ def _damage_at_the_end(connection: sqlite3.Connection) -> str | None:
         (before,) = view.links_before([event])
         if before is not None and chain.link(event, before) != event.link:
             return f"the link at {where} does not follow from the event before it"
+        if not postings.are_stored(connection, event.row):
+            return f"the index of tags lacks a tag of {where}"
         head = view.stream_head(event.stream)
         if event.stream not in ended and (head is None or (head.seq, head.link) != (event.seq, event.link)):
             return f"{event.stream} ends at {where}, but its recorded end is another"

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from itertools import starmap
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from tallystick import errors
-from tallystick.engines.sqlite import commit_rows, statements
+from tallystick.engines.sqlite import commit_rows, postings, statements
 from tallystick.engines.sqlite.view import SqliteView
 from tallystick.event.model import Event
-from tallystick.store import capabilities, transfer
+from tallystick.store import consult as consultation
+from tallystick.store import transfer
 from tallystick.store.events import Consulted
 from tallystick.store.maintenance import PrunedEvent
 from tallystick.store.query import Query
@@ -52,16 +52,17 @@ class SqliteReceiver:
             return last
 
     def consult(self, query: Query, *, after: int, org: str | None, over_pruned: bool) -> Consulted:
-        raise errors.UnsupportedCapability(engine="sqlite", capability=capabilities.CONDITIONS)
+        log = cast("SqliteLog", self)
+        return consultation.consult(log, query, after=after, org=org, over_pruned=over_pruned)
 
     def pruned_events(self) -> Iterator[PrunedEvent]:
         log, after = cast("SqliteLog", self), 0
         while page := _pruned_after(log, after):
-            yield from starmap(PrunedEvent, page)
-            after = page[-1][0]
+            yield from page
+            after = page[-1].position
 
 
-def _pruned_after(log: SqliteLog, after: int) -> list[tuple[int, bytes]]:
+def _pruned_after(log: SqliteLog, after: int) -> list[PrunedEvent]:
     with log._database.reading() as connection:
         return SqliteView(connection).pruned_after(after, limit=_PRUNED_PAGE)
 
@@ -70,11 +71,16 @@ def write(connection: sqlite3.Connection, part: Received, *, recorded: int) -> N
     """Write a part. Cuts come first, because they admit the pruned ids. Erasures follow their events."""
     cuts = [(*msgspec.structs.astuple(founding.cut), founding.fact_position) for founding in part.cuts]
     connection.executemany(statements.named("insert_cut"), cuts)
-    connection.executemany(statements.named("insert_pruned"), [(gone.position, gone.id) for gone in part.pruned])
+    connection.executemany(
+        statements.named("insert_pruned"), [(gone.position, gone.id, gone.type, gone.org) for gone in part.pruned]
+    )
     connection.executemany(statements.named("insert_skipped"), part.skipped)
     connection.executemany(
         statements.named("insert_event"), [commit_rows.row_of(Event(*row), recorded) for row in part.rows]
     )
+    postings.insert(connection, [*postings.of_pruned(part.pruned), *postings.of_rows(part.rows)])
+    kept = [(gone.position, tag) for gone in part.pruned for tag in gone.tags]
+    connection.executemany(statements.named("insert_pruned_tag"), kept)
     heads = [(stream, head.seq, head.link, head.org) for stream, head in part.heads.items()]
     connection.executemany(statements.named("move_head"), heads)
     connection.executemany(statements.named("move_source"), [(*key, seq) for key, seq in part.sources.items()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
@@ -9,15 +10,15 @@ from itertools import chain
 from typing import Any
 
 from tallystick import errors
-from tallystick.engines.sqlite import statements
+from tallystick.engines.sqlite import matches, statements
 from tallystick.engines.sqlite.rows import event_of, struct_of
 from tallystick.engines.tables.database import Database
 from tallystick.event.chain import GENESIS
 from tallystick.event.model import Event
-from tallystick.store import capabilities, checked, leases
+from tallystick.store import checked, leases
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.ledger import Head
-from tallystick.store.maintenance import Cut
+from tallystick.store.maintenance import Cut, PrunedEvent
 from tallystick.store.query import Condition
 
 _AT_ONCE = 400  # below SQLite's limit of variables; a longer statement is not faster
@@ -90,7 +91,10 @@ class SqliteView:
     def floor(self) -> int:
         """The highest position that was pruned."""
         row = self._one("floor")
-        return row[0] if row else 0
+        floor = row[0] if row else 0
+        if type(floor) is not int:
+            raise errors.Damaged(first=0, last=0, reason=f"the last position of a cut is {floor!r}")
+        return floor
 
     def cut(self, stream: str) -> Cut | None:
         row = self._one("find_cut", stream)
@@ -105,12 +109,13 @@ class SqliteView:
             self._any_pruned = self._one("any_pruned") is not None
         return self._any_pruned and self._one("is_pruned", id) is not None
 
-    def pruned_after(self, after: int, *, limit: int) -> list[tuple[int, bytes]]:
-        """Position and id of the pruned events after a position, ascending."""
-        return self._connection.execute(statements.named("list_pruned"), (after, limit)).fetchall()
+    def pruned_after(self, after: int, *, limit: int) -> list[PrunedEvent]:
+        """What is kept of the pruned events after a position, ascending."""
+        rows = self._connection.execute(statements.named("list_pruned"), (after, limit))
+        return [_pruned_of(*kept, tags=tuple(json.loads(tags))) for *kept, tags in rows]
 
     def matches(self, condition: Condition, *, limit: int) -> list[int]:
-        raise errors.UnsupportedCapability(engine="sqlite", capability=capabilities.CONDITIONS)
+        return matches.positions(self._connection, condition, limit=limit, pruned=True)
 
     def command(self, key: CommandKey) -> CommandRecord | None:
         row = self._one("find_command", key.org, key.actor, key.endpoint, key.key)
@@ -138,6 +143,15 @@ class SqliteView:
         """When the event at a position was recorded."""
         row = self._one("recorded_at", position)
         return row[0] if row else None
+
+
+def _pruned_of(position: Any, id_: Any, type_: Any, org: Any, *, tags: tuple[str, ...]) -> PrunedEvent:
+    is_text = all(isinstance(text, str | None) for text in (type_, org))
+    if type(position) is int and type(id_) is bytes and len(id_) == 16 and is_text:
+        return PrunedEvent(position, id_, type_, org, tags)
+    raise errors.Damaged(
+        first=0, last=0, reason=f"what is kept of pruned position {position!r} is not what was written"
+    )
 
 
 class StreamEnd:

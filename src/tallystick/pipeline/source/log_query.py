@@ -9,7 +9,9 @@ import msgspec
 
 import tallystick
 from tallystick import Store, errors
+from tallystick.event import canonical
 from tallystick.store import capabilities
+from tallystick.store.query import match, to_wire
 from tallystick.store.selection import Selection
 from tallystick.store.server_sql import SqlServerLog
 
@@ -29,6 +31,10 @@ OPTIONS = frozenset(
         "tenant",
         "app",
         "env",
+        "actorid",
+        "correlationid",
+        "causationid",
+        "tags",
         "pruned",
         "holes",
         "final",
@@ -117,16 +123,22 @@ def _selection(given: Mapping[str, str]) -> Selection:
         org=given.get("tenant"),
         app=given.get("app"),
         env=given.get("env"),
+        actor_id=given.get("actorid"),
+        correlation_id=given.get("correlationid"),
+        causation_id=given.get("causationid"),
+        query=match(tags=_tags(given["tags"])) if "tags" in given else None,
         time_from=number_in(given, "timefrom"),
         time_until=number_in(given, "timeuntil"),
     )
 
 
 def describe(selection: Selection) -> str:
-    """A selection in words; equal selections give the same words."""
+    """A selection in words: the same for equal selections, and different for others."""
     names = {"stream": selection.streams, "type": selection.types, "kind": selection.kinds}
     parts = [f"{name} {', '.join(sorted(found))}" for name, found in names.items() if found]
     meta = {"tenant": selection.org, "app": selection.app, "env": selection.env}
+    meta |= {"actor": selection.actor_id, "correlation": selection.correlation_id, "cause": selection.causation_id}
+    meta |= {"query": None if selection.query is None else canonical.encode_state(to_wire(selection.query)).decode()}
     meta |= {"from": _text(selection.time_from), "before": _text(selection.time_until)}
     parts += [f"{name} {value}" for name, value in meta.items() if value is not None]
     return "events of " + "; ".join(parts) if parts else "all events"
@@ -134,6 +146,16 @@ def describe(selection: Selection) -> str:
 
 def _text(number: int | None) -> str | None:
     return None if number is None else f"{number} ns"
+
+
+def _tags(text: str) -> list[str]:
+    """One tag, or a JSON list of tags: a tag may have commas."""
+    if not text.startswith("["):
+        return [text]
+    try:
+        return msgspec.json.decode(text, type=list[str])
+    except msgspec.DecodeError:
+        raise errors.InvalidValue(what="option tags", value=text[:200], must="a tag, or a JSON list of tags") from None
 
 
 def _names(given: Mapping[str, str], name: str) -> frozenset[str]:

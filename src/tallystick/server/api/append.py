@@ -20,7 +20,9 @@ from tallystick import errors
 from tallystick.event import ids, names
 from tallystick.event.model import NewEvent
 from tallystick.server.access import Need, Principal
-from tallystick.server.api.parameters import IDEMPOTENT, Hash, Seq
+from tallystick.server.api import conditions
+from tallystick.server.api.conditions import ConditionBody
+from tallystick.server.api.parameters import IDEMPOTENT, Hash, Seq, Tags
 from tallystick.server.http import bodies, idempotency
 from tallystick.server.http.route import HttpRequest, Responses, Routes
 from tallystick.server.service import Service
@@ -33,8 +35,6 @@ RESPONSE = b"{}"  # a retry is answered from the positions in the record
 STAMPED_PER_ATTEMPT = frozenset({"request_id", "idempotency_key"})
 NO_QUERY = "what is to be appended, and its expectation, are in the body"
 REFUSALS = (401, 403, 404, 408, 409, 413, 415, 422, 429, 501, 503, 507)
-
-Shape = TypeVar("Shape")
 
 routes = Routes("append")
 
@@ -59,24 +59,29 @@ class EventBody(msgspec.Struct, forbid_unknown_fields=True):
     meta: dict[str, Any] | None = None
     id: Annotated[str, _documented(format="uuid")] | None = None
     time: Annotated[Seq | None, Meta(description="Nanoseconds since 1970. The default is now.")] = None
+    tags: Tags | UnsetType = UNSET  # left out of the hash of a request if it is left out of the request
 
 
 Events = Annotated[list[EventBody], _documented(minItems=1)]
+Expected = Annotated[
+    Seq | Literal["any", "none"] | None,
+    Meta(description="Where the stream must be: a seq, `none` (it is new) or `any`."),
+]
 
 
 class StreamBody(msgspec.Struct, forbid_unknown_fields=True):
     """What to append to the stream in the path."""
 
     events: Events
-    expected: Annotated[
-        Seq | Literal["any", "none"] | None,
-        Meta(description="Where the stream must be: a seq, `none` (it is new) or `any`."),
-    ] = None
+    expected: Expected = None
+    unless: ConditionBody | None = None
 
 
-class PartBody(StreamBody, forbid_unknown_fields=True, kw_only=True):
+class PartBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What to append to one of several streams."""
 
+    events: Events
+    expected: Expected = None
     stream: Annotated[str, _documented(pattern=f"^{names.KIND.pattern}/{names.NAME.pattern}$")]
 
 
@@ -84,7 +89,10 @@ class PartsBody(msgspec.Struct, forbid_unknown_fields=True):
     """What to append to several streams in one commit."""
 
     parts: Annotated[list[PartBody], _documented(minItems=1)]
+    unless: ConditionBody | None = None
 
+
+Shape = TypeVar("Shape", StreamBody, PartsBody)
 
 Stored = Annotated[int, Meta(description="How many of the events were stored already, by their ids.")]
 Pruned = Annotated[bool, Meta(description="They were pruned since, so only the seqs are known.")]
@@ -151,7 +159,7 @@ async def _append(request: HttpRequest, shape: type[Shape], parts_of: Callable[[
         began, parts = time.perf_counter(), parts_of(body)
         key, endpoint = idempotency.key_of(request), idempotency.endpoint_of(request)
         caller = Caller(request.principal, request.scope["tally.request_id"], endpoint, key)
-        done = await _append_for(service, caller, parts, is_large=size > bodies.INLINE_BYTES_MAX)
+        done = await _append_for(service, caller, parts, body.unless, is_large=size > bodies.INLINE_BYTES_MAX)
     if not done.repeated:
         events = sum(len(part.events) for part in parts)
         service.metrics.appended(events=events, size=size, seconds=time.perf_counter() - began)
@@ -193,14 +201,19 @@ class Done(msgspec.Struct, frozen=True):
     repeated: bool = False
 
 
-async def _append_for(service: Service, caller: Caller, given: list[PartBody], *, is_large: bool = False) -> Done:
+async def _append_for(
+    service: Service, caller: Caller, given: list[PartBody], unless: ConditionBody | None, *, is_large: bool = False
+) -> Done:
     """Append for a caller, and wait until it is on disk. A large append is prepared in a thread."""
     if is_large:
         parts, record = await asyncio.to_thread(_ready, service, caller, given)
     else:
         parts, record = _ready(service, caller, given)
     try:
-        done = await _submitted(service, caller.principal, prepare.Request(parts, command=record))
+        asked = prepare.Request(parts, command=record)
+        if unless is not None:
+            asked.unless = await conditions.condition_of(service, caller.principal, unless)
+        done = await _submitted(service, caller.principal, asked)
     except errors.TallyError as problem:
         if record is not None:
             repeated = await service.in_thread(_repeated, service, record)
@@ -258,6 +271,7 @@ def _part(service: Service, principal: Principal, given: PartBody, stamp: dict[s
             version=event.version,
             id=None if event.id is None else ids.to_bytes(event.id),
             time=event.time,
+            tags=() if event.tags is UNSET else event.tags,
         )
         for event in given.events
     ]
@@ -335,6 +349,8 @@ def _hide_others(service: Service, principal: Principal, parts: list[Part], prob
     """Raise another error if this one would reveal streams or events of others."""
     if isinstance(problem, errors.DuplicateId) and service.visibility.find(principal, problem.values["id"]) is None:
         raise errors.IdUnusable(id=problem.values["id"]) from None
+    if isinstance(problem, errors.ConditionFailed):
+        conditions.hide_others(problem)
     if isinstance(problem, errors.Refused):
         for part in parts:
             head = service.store.stream_head(part.stream)

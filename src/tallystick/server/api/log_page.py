@@ -89,7 +89,7 @@ def read_page(
             if after == begin:
                 raise
             return found, after, holes  # the next page starts there, and reports it
-        seen = _visible(service, principal, some.events)
+        seen = visible(service, principal, some.events)
         found += seen
         holes += some.holes
         room -= sum(map(size_of, seen))
@@ -129,7 +129,7 @@ def _is_end(service: Service, through: int, until: int | None) -> bool:
     return (until is not None and through >= until) or through >= service.store.head()
 
 
-def _visible(service: Service, principal: Principal, found: list[Event]) -> list[Event]:
+def visible(service: Service, principal: Principal, found: list[Event]) -> list[Event]:
     """The events that are not of the infrastructure, given those of the principal's org."""
     if principal.org is None:
         return found

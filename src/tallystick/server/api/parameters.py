@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from tallystick.event import limits, names
+from tallystick.event import limits, names, tags
 from tallystick.store import cursors
+from tallystick.store.query import match
 from tallystick.store.selection import Selection
 
 LIMIT = 1000
@@ -33,6 +34,7 @@ Names = Annotated[list[str], Meta(max_length=100)]
 
 Seq = Annotated[int, Meta(extra_json_schema={"minimum": 0, "maximum": limits.INT_MAX})]
 """A seq or a position in a body. The store checks it, so that every way in refuses the same."""
+Tags = Annotated[list[str], Meta(extra_json_schema={"maxItems": tags.COUNT_MAX})]
 Hash = Annotated[str, Meta(extra_json_schema={"pattern": "^[0-9a-f]{64}$"})]
 
 IDEMPOTENT: tuple[dict[str, Any], ...] = (
@@ -55,6 +57,10 @@ class Filters(msgspec.Struct, frozen=True):
     type: Names = []
     stream: Names = []
     kind: Names = []
+    tag: Annotated[list[str], Meta(max_length=tags.COUNT_MAX, description="Only events that have all these tags.")] = []
+    actor_id: Label | None = None
+    correlation_id: Label | None = None
+    causation_id: Label | None = None
     time_from: Time | None = None
     time_until: Time | None = None
 
@@ -68,6 +74,10 @@ class Filters(msgspec.Struct, frozen=True):
             org=self.org,
             app=self.app,
             env=self.env,
+            actor_id=self.actor_id,
+            correlation_id=self.correlation_id,
+            causation_id=self.causation_id,
+            query=match(tags=self.tag) if self.tag else None,
             time_from=self.time_from,
             time_until=self.time_until,
         )

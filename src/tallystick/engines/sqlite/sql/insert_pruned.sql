@@ -1,1 +1,1 @@
-INSERT INTO pruned (position, id) VALUES (?, ?)
+INSERT INTO pruned (position, id, type, org) VALUES (?, ?, ?, ?)

@@ -1,1 +1,7 @@
-SELECT position, id FROM pruned WHERE position > ? ORDER BY position LIMIT ?
+SELECT position, id, type, org, (
+    SELECT json_group_array(tag) FROM (SELECT tag FROM pruned_tags WHERE position = pruned.position ORDER BY tag)
+)
+FROM pruned
+WHERE position > ?
+ORDER BY position
+LIMIT ?

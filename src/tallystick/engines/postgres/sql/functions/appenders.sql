@@ -11,8 +11,11 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
         FROM pg_locks
         WHERE granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
             AND (locktype = 'relation'
-                    AND relation IN ('tally_locks.appending'::regclass, 'tally_locks.drawing'::regclass)
-                OR locktype = 'advisory' AND objsubid = 2 AND classid IN (1952541804, 1952541811, 1952541812))
+                    AND relation IN (
+                        'tally_locks.appending'::regclass, 'tally_locks.drawing'::regclass,
+                        'tally_locks.tag_gate'::regclass
+                    )
+                OR locktype = 'advisory' AND objsubid = 2 AND classid IN (1952541804, 1952541811, 1952541812, 1952541813))
         GROUP BY pid, virtualtransaction
     ) AS held
     LEFT JOIN pg_stat_activity AS activity ON activity.pid = held.pid

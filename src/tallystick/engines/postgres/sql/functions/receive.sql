@@ -24,6 +24,13 @@ BEGIN
     ) THEN
         RAISE EXCEPTION 'a position lies outside of the part' USING ERRCODE = 'TL409';
     END IF;
+    IF EXISTS (
+        SELECT FROM json_to_recordset(part -> 'pruned') AS gone(org text, type text, tags jsonb)
+        WHERE (coalesce(type ~ '^[A-Za-z][A-Za-z0-9_.-]{0,127}$', true) AND coalesce(octet_length(org), 1) <= 1000
+            AND coalesce(tally.is_tagging(tags), true)) IS NOT TRUE
+    ) THEN
+        RAISE EXCEPTION 'a pruned event does not have a valid type, org or list of tags' USING ERRCODE = 'TL409';
+    END IF;
     INSERT INTO tally.cuts
     SELECT stream, through, decode(link, 'hex'), first_position, last_position, count, org, fact_position
     FROM json_to_recordset(part -> 'cuts') AS cut(
@@ -33,8 +40,14 @@ BEGIN
     INSERT INTO tally.streams
     SELECT stream, through, decode(link, 'hex'), org
     FROM json_to_recordset(part -> 'cuts') AS cut(stream text, through bigint, link text, org text);
-    INSERT INTO tally.pruned (position, id)
-    SELECT position, id FROM json_to_recordset(part -> 'pruned') AS gone(position bigint, id uuid);
+    WITH given AS (
+        INSERT INTO tally.pruned (position, id, org, type, tags)
+        SELECT position, id, org, type,
+            CASE WHEN type IS NOT NULL THEN tally.tags_of(json_build_object('tags', tags)::text) END
+        FROM json_to_recordset(part -> 'pruned') AS gone(position bigint, id uuid, org text, type text, tags json)
+        RETURNING position, org, type, tags
+    )
+    INSERT INTO tally.event_tags SELECT tag, type, position, org FROM given, unnest(tags) AS tag ORDER BY 1, 2, 3;
     FOR given IN
         SELECT position, stream, seq, type, version, id, time, payload, meta, decode(checksum, 'hex') AS checksum,
             decode(link, 'hex') AS link, decode(signature, 'hex') AS signature
@@ -70,11 +83,6 @@ BEGIN
         IF reason IS NOT NULL THEN
             PERFORM tally.refuse_row(given.stream, given.seq, reason);
         END IF;
-        INSERT INTO tally.events VALUES (
-            given.position, given.stream, given.seq, given.type, given.version, given.id, given.time, given.payload,
-            given.meta, given.checksum, given.link, given.signature, new_recorded, about ->> 'org', about ->> 'app',
-            about ->> 'env'
-        );
         INSERT INTO tally.streams (stream, seq, link, org)
         VALUES (given.stream, given.seq, given.link, coalesce(head.org, about ->> 'org'))
         ON CONFLICT (stream) DO UPDATE SET seq = excluded.seq, link = excluded.link, org = excluded.org;
@@ -84,6 +92,16 @@ BEGIN
             ON CONFLICT (org, source) DO UPDATE SET seq = greatest(known.seq, excluded.seq);
         END IF;
     END LOOP;
+    -- In one statement, so that their tags are locked together.
+    INSERT INTO tally.events
+    SELECT position, stream, seq, type, version, id, time, payload, meta, decode(checksum, 'hex'), decode(link, 'hex'),
+        decode(signature, 'hex'), new_recorded, about ->> 'org', about ->> 'app', about ->> 'env'
+    FROM json_to_recordset(part -> 'events') AS event(
+            position bigint, stream text, seq bigint, type text, version integer, id uuid, time bigint, payload text,
+            meta text, checksum text, link text, signature text
+        ),
+        LATERAL (SELECT CASE WHEN meta <> '{}' THEN meta::jsonb END AS about) AS parsed
+    ORDER BY position;
     INSERT INTO tally.erasures
     SELECT erased.position, erased.stream, erased.seq, decode(erased.checksum, 'hex'),
         (SELECT org FROM tally.streams WHERE stream = erased.stream), erased.fact_position

@@ -11,7 +11,8 @@ FROM (VALUES
     ('tally.erasures', 'erasures_are_not_changed'), ('tally.erasures', 'erasures_are_not_truncated'),
     ('tally.snapshots', 'snapshots_are_named_by_facts'), ('tally.snapshots', 'snapshots_are_not_changed'),
     ('tally.snapshots', 'snapshots_are_not_truncated'), ('tally.commands', 'commands_are_not_changed'),
-    ('tally.commands', 'commands_are_not_truncated')
+    ('tally.commands', 'commands_are_not_truncated'), ('tally.events', 'tags_are_indexed'),
+    ('tally.event_tags', 'event_tags_are_not_changed'), ('tally.event_tags', 'event_tags_are_not_truncated')
 ) AS wanted(of_table, name)
 WHERE NOT EXISTS (
     SELECT FROM pg_trigger
@@ -21,7 +22,9 @@ UNION ALL
 SELECT 'schema', 'row-level security of ' || oid::regclass || ' is not forced', 0, '', 0
 FROM pg_class
 WHERE relnamespace = 'tally'::regnamespace
-    AND relname IN ('events', 'streams', 'cuts', 'pruned', 'erasures', 'snapshots', 'commands', 'command_ranges')
+    AND relname IN (
+        'events', 'event_tags', 'streams', 'cuts', 'pruned', 'erasures', 'snapshots', 'commands', 'command_ranges'
+    )
     AND NOT (relrowsecurity AND relforcerowsecurity)
 UNION ALL
 SELECT 'schema', role || ' may ' || privilege || ' ' || of_table, 0, '', 0
@@ -31,7 +34,8 @@ FROM unnest(ARRAY[
     unnest(ARRAY['INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER']) AS privilege,
     unnest(ARRAY[
         'tally.events', 'tally.streams', 'tally.store', 'tally.proven', 'tally.cuts', 'tally.pruned', 'tally.erasures',
-        'tally.snapshots', 'tally.commands', 'tally.command_ranges', 'tally.damage'
+        'tally.snapshots', 'tally.commands', 'tally.command_ranges', 'tally.damage',
+        'tally.event_tags'
     ]) AS of_table
 WHERE has_table_privilege(role, of_table, privilege)
     -- the other three can do what tally_app can: report that once
@@ -70,6 +74,7 @@ WHERE seqrelid = 'tally.positions'::regclass AND seqcache <> 1
 UNION ALL
 SELECT 'schema', 'the index ' || wanted || ' is missing', 0, '', 0
 FROM unnest(ARRAY[
-    'events_by_stream', 'events_by_id', 'events_by_type', 'events_by_org', 'events_pkey', 'pruned_by_id', 'commands_pkey'
+    'events_by_stream', 'events_by_id', 'events_by_type', 'events_by_org', 'events_pkey', 'pruned_by_id', 'commands_pkey',
+    'event_tags_pkey'
 ]) AS wanted
 WHERE to_regclass('tally.' || wanted) IS NULL

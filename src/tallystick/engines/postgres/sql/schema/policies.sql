@@ -32,6 +32,19 @@ BEGIN
         END IF;
     END LOOP;
 
+    -- A posting names no stream: a tenant sees those of the events that it sees.
+    ALTER TABLE tally.event_tags ENABLE ROW LEVEL SECURITY;
+    ALTER TABLE tally.event_tags FORCE ROW LEVEL SECURITY;
+    CREATE POLICY owner_sees_all ON tally.event_tags TO tally_owner, tally_maintenance USING (true) WITH CHECK (true);
+    EXECUTE format(
+        'CREATE POLICY service_sees_its_scope ON tally.event_tags FOR SELECT TO tally_app USING (%s IS NULL OR org = %s)',
+        scope, scope
+    );
+    EXECUTE format(
+        'CREATE POLICY tenant_sees_its_org ON tally.event_tags FOR SELECT TO tally_reader USING (org = %s AND %s)',
+        scope, 'EXISTS (SELECT FROM tally.events WHERE events.position = event_tags.position)'
+    );
+
     -- Rows belong to the service, whatever org it acts for: an erasure has to reach all of them. Nobody knows which org
     -- a row belongs to, so the reader's role sees them only while its session names no org.
     FOREACH name IN ARRAY ARRAY['views', 'view_rows', 'batch_rows', 'dead_letters', 'kept_counts'] LOOP

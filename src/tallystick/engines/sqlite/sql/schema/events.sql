@@ -44,7 +44,7 @@ END;
 
 CREATE TRIGGER IF NOT EXISTS pruned_events_are_noted AFTER DELETE ON events
 BEGIN
-    INSERT INTO pruned (position, id) VALUES (OLD.position, OLD.id);
+    INSERT INTO pruned (position, id, type, org) VALUES (OLD.position, OLD.id, OLD.type, OLD.org);
 END;
 
 -- Column by column, not UPDATE OF: that list would not see a change of `rowid`, which is `position`.

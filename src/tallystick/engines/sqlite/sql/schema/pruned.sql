@@ -1,9 +1,13 @@
--- Every event that was pruned, so that a retry is recognised, and a missing position can be told from a lost one.
--- Written by `pruned_events_are_noted`.
+-- Every event that was pruned, so that a retry is recognised, a missing position can be told from a lost one, and the
+-- event still counts for conditions. Written by `pruned_events_are_noted`. Formats before 18 kept no type and no org.
 CREATE TABLE IF NOT EXISTS pruned (
     position INTEGER PRIMARY KEY,
-    id BLOB NOT NULL UNIQUE CHECK (length(id) = 16)
+    id BLOB NOT NULL UNIQUE CHECK (length(id) = 16),
+    type TEXT,
+    org TEXT
 ) STRICT;
+
+CREATE INDEX IF NOT EXISTS pruned_by_type ON pruned (type);
 
 CREATE TRIGGER IF NOT EXISTS pruned_are_gone BEFORE INSERT ON pruned
 WHEN EXISTS (SELECT 1 FROM pruned WHERE position = NEW.position OR id = NEW.id)

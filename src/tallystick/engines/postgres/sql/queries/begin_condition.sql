@@ -1,0 +1,1 @@
+SELECT tally.begin_condition(%s::jsonb, %s::text[])

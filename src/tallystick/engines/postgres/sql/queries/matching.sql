@@ -1,0 +1,1 @@
+SELECT tally.matching(%s::jsonb, %s, NULL, %s, %s)

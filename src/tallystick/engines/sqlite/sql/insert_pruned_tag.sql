@@ -1,0 +1,1 @@
+INSERT INTO pruned_tags (position, tag) VALUES (?, ?)

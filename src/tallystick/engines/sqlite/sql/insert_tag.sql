@@ -1,0 +1,1 @@
+INSERT INTO event_tags (tag, type, position, org) VALUES (?, ?, ?, ?)

@@ -1,0 +1,1 @@
+SELECT count(*) FROM json_each(?) AS wanted CROSS JOIN pruned ON pruned.position = wanted.value
