@@ -3,6 +3,7 @@
     DIR/current.log              the segment that is written to
     DIR/YYYY-MM-DD_NNN.log       sealed segments; their order is in their headers, not in their names
     DIR/index/*.idx              what can be rebuilt from a segment: ids, streams, positions
+    DIR/index/*.tags             what can be rebuilt too: which events have which type and tags
     DIR/synced                   the synced mark: how far the log is known to be on disk
     DIR/quarantine/              torn tails, damaged segments, copies; only erased payloads are removed from it
     DIR/snapshots/*.snap         snapshots of state, each named by a frame
