@@ -108,6 +108,7 @@ class GrowingIndex:
         self.next_position = position
         self.positions = array("Q")
         self.offsets = array("Q")
+        self._last = (position, begin)  # the newest frame, which is asked for most
         self.ids = bytearray()  # rising ids, 16 bytes each
         self.id_offsets = array("I")
         self.strays: dict[bytes, int] = {}  # ids that came out of order
@@ -149,6 +150,7 @@ class GrowingIndex:
         self.sources |= dict(sources.items())
         if records is not side.NOTHING:
             self._add_records(records, first_seqs, offset)
+        self._last = (frame.first_position, offset)
         self.covered_end = frame.end
         self.next_position = frame.next_position
 
@@ -182,6 +184,9 @@ class GrowingIndex:
             self.strays |= dict.fromkeys(ids, offset)
 
     def frame_before(self, position: int) -> tuple[int, int]:
+        last = self._last
+        if self.positions and position >= last[0]:
+            return last
         index = bisect.bisect_right(self.positions, position) - 1
         return (self.positions[index], self.offsets[index]) if index >= 0 else (0, 0)
 
