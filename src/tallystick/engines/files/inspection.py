@@ -83,6 +83,7 @@ def _unindexed(item: Segment, header: Header, handles: Handles) -> Segment:
     """The segment without an index, to be indexed from its bytes."""
     fresh = Segment(item.name, header, handles, end=item.end)
     fresh.org_before = item.org_before
+    fresh.tags.takes_scanned = True
     return fresh
 
 

@@ -205,6 +205,7 @@ class Rewriter:
         assert header.ending is not None
         fresh = Segment(name, header, self._handles, end=header.ending.end)
         fresh.org_before = org_before
+        fresh.tags.takes_scanned = True
         with contextlib.closing(as_plain(self._files.open_read(staged), header)) as file:
             holes: list[Hole] = fresh.index_all(file, end=fresh.end)
         if holes or (fresh.covered_end, fresh.next_position) != (fresh.end, header.ending.next_position):

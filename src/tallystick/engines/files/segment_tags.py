@@ -39,6 +39,7 @@ class SegmentTags:
         self._parts: tuple[SealedTags | None, GrowingTags | None] = (None, None)
         self._looked = False
         self._is_replaced = False
+        self.takes_scanned = False  # whether frames that are scanned for the index are added too
         self.rebuilt = False
 
     @property
@@ -80,6 +81,7 @@ class SegmentTags:
     def _covering(self) -> list[TagPart]:
         if not self._looked:
             self.load()
+        self.takes_scanned = True  # from now on: a process that never asks does not pay for it
         self._item.parts()
         if self.covered_end < self._item.covered_end:
             self._cover(self._parts[0])

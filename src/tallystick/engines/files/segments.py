@@ -204,7 +204,8 @@ class Segment:
             if records is not side.NOTHING:
                 self._listener(records)
             self._heard_end = frame.end
-        self.tags.add(frame, rows, records)  # before the head moves: a reader that sees an event finds its tags
+        if grown is None or self.tags.takes_scanned:  # before the head moves: who sees an event finds its tags
+            self.tags.add(frame, rows, records)
         (grown or self.grow()).add(frame, rows, heads, sources, records)
 
     def rebuild(self, *, instead_of: SealedIndex | None) -> None:
