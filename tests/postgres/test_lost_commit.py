@@ -17,7 +17,7 @@ import pytest
 from psycopg import conninfo
 
 import tallystick
-from tallystick import NewEvent, Store, errors
+from tallystick import NewEvent, Store, errors, match
 from tallystick.event import ids
 from tallystick.store.verify import verify
 
@@ -133,6 +133,25 @@ def test_a_refusal_stays_a_refusal(proxy: CuttingProxy, through: Store, delivere
     with pytest.raises(errors.Conflict) as refused:
         through.append("order/a", NewEvent(MARK, {}), expected=7)
     assert (proxy.cuts, refused.value.expected, refused.value.actual) == (1, 7, 1)
+
+
+@pytest.mark.parametrize("delivered", [True, False], ids=["committed", "never arrived"])
+@pytest.mark.parametrize("size", [1, 3])
+def test_its_own_events_do_not_fail_its_condition(
+    proxy: CuttingProxy, through: Store, reopen: Callable[..., Store], size: int, delivered: bool
+) -> None:
+    """TAG-02, CP-05: events that match and were stored by the lost attempt are its own; those of others are not."""
+    name = match(tags=["name:ada"])
+    proxy.delivered = delivered
+    proxy.cut_at = MARK.encode() if size == 1 else b"COMMIT"
+    done = through.append("order/b", [NewEvent(MARK, {}, tags=["name:ada"])] * size, unless=name)
+    assert (proxy.cuts, done.first_seq, done.last_seq, done.stored) == (1, 1, size, 0)
+    assert len(reopen().consult(name).events) == size
+    proxy.cut_at = MARK.encode() if size == 1 else b"begin_condition"
+    with pytest.raises(errors.ConditionFailed, match="position 2"):
+        through.append("order/c", [NewEvent(MARK, {}, tags=["name:ada"])] * size, unless=name)
+    assert proxy.cuts == 2
+    assert through.stream_head("order/c") is None
 
 
 def test_readers_ask_again(proxy: CuttingProxy, through: Store) -> None:

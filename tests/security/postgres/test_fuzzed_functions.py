@@ -32,11 +32,13 @@ PAYLOADS = (
 )
 METAS = (
     *("{}", '{"org":"acme"}', '{"org":"bolt"}', '{"org":"bolt","source":"till","source_seq":7}'),
+    *('{"tags":["a:1"]}', '{"tags":["a","a"],"org":"acme"}', '{"tags":[1]}', '{"tags":[""]}', '{"tags":{"a":1}}'),
     *('{"org":""}', '{"org":null}', '{"org":5}', '{"org":"acme","app":"x"}', '{"app":7}', "[1]"),
 )
 TEXTS = (
     *(*STREAMS, *PAYLOADS, *METAS),
     *("order/c", "tally.store/tokens", "tally.stream/order:a", "order", "", "run/A", "order/a\n"),
+    *('[{"types":[],"tags":["a:1"]}]', '[{"types":["t"],"tags":[]}]', '[{}]'),
     *("acme", "bolt", "till", "me", "thing.done", "tally.pruned", "view_", "ü" * 600),
 )
 NUMBERS = (-1, 0, 1, 2, 3, 7, 1000, (1 << 31) - 1, (1 << 63) - 1, -(1 << 63))
@@ -93,6 +95,7 @@ class Fuzzer:
             return [self._value(kind[:-2]) for _ in range(dice.choice((0, 1, 1, 1, 2, 3)))]
         made: dict[str, Callable[[], Any]] = {
             "text": lambda: dice.choice(TEXTS),
+            "jsonb": lambda: dice.choice(TEXTS),
             "bigint": lambda: dice.choice(NUMBERS),
             "integer": lambda: dice.choice(NUMBERS[:8]),
             "boolean": lambda: dice.random() < 0.5,

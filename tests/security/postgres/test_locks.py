@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 import tallystick
-from tallystick import NewEvent, Store, runs
+from tallystick import NewEvent, Store, match, runs
 from tallystick.commands import CommandKey, Commands, Decision
 from tallystick.projections import TableRunner, drop_projection
 from tallystick.server import health
@@ -36,6 +36,8 @@ HELD = {
     "a stream": "SELECT pg_advisory_lock(1952541811, hashtext('order/a'))",
     "a stream, shared": "SELECT pg_advisory_lock_shared(1952541811, hashtext('order/a'))",
     "a source": "SELECT pg_advisory_lock(1952541812, hashtext(E'acme\\ntill'))",
+    "a tag": "SELECT pg_advisory_lock(1952541813, hashtext('a:1'))",
+    "a tag, shared": "SELECT pg_advisory_lock_shared(1952541813, hashtext('a:1'))",
 }
 
 
@@ -43,8 +45,9 @@ def _things(store: Store, count: int = 3) -> None:
     """Append in every way."""
     meta = {"org": "acme", "source": "till"}
     for number in range(count):
-        store.append("order/a", NewEvent("thing.done", {}, meta={"org": "acme"}))
-        store.append("order/a", [NewEvent("thing.done", {}, meta={"org": "acme"})] * 2)
+        tagged = NewEvent("thing.done", {}, meta={"org": "acme"}, tags=["a:1", "b:1"])
+        store.append("order/a", tagged, unless=store.consult(match(tags=["a:1"])).marker)
+        store.append("order/a", [tagged] * 2, unless=store.consult(match(tags=["a:1"])).marker)
         store.append_all([("order/a", [NewEvent("thing.done", {}, meta=meta | {"source_seq": number + 1})], -1)])
         key = CommandKey(org="acme", actor="till", endpoint="place", key=f"k-{number}")
         decided = Decision([("order/a", [NewEvent("thing.done", {}, meta={"org": "acme"})], -1)], {})
@@ -90,6 +93,7 @@ def test_the_tables_that_are_locked_are_out_of_reach(store: Store, login: Login)
         with psycopg.connect(login(*role)) as other:
             for statement in (
                 "LOCK TABLE tally_locks.appending IN ROW EXCLUSIVE MODE",
+                "LOCK TABLE tally_locks.tag_gate IN ROW EXCLUSIVE MODE",
                 "PREPARE held AS INSERT INTO tally_locks.appending DEFAULT VALUES",
                 "PREPARE held AS DELETE FROM tally_locks.drawing",
             ):

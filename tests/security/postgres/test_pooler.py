@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 import tallystick
-from tallystick import Event, NewEvent, Selection, Store, errors
+from tallystick import Event, NewEvent, Selection, Store, errors, match
 from tallystick.engines.postgres.connections import ServerConnections
 from tallystick.projections import TableRunner
 from tallystick.store.verify import verify
@@ -76,6 +76,8 @@ def _work(store: Store, org: str, rounds: int, crossed: list[Any]) -> None:
                 store.append(stream, [_own(org, number), _own(org, number)])
             elif number % 5 == 3:
                 store.append_all([(f"{stream}-a", [_own(org, number)], -1), (f"{stream}-b", [_own(org, number)], -1)])
+            elif number % 5 == 2:
+                store.append(stream, _own(org, number), unless=match(tags=["no:such"]))
             else:
                 store.append(stream, _own(org, number))
             other = ORGS[1 - ORGS.index(org)]

@@ -6,6 +6,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 BEGIN
     PERFORM tally.require_safe();
+    IF jsonb_array_length(items) > 64 THEN
+        RAISE EXCEPTION 'more than 64 items of conditions: lock the log instead' USING ERRCODE = 'TL409';
+    END IF;
     LOCK TABLE tally_locks.appending IN ROW EXCLUSIVE MODE;
     PERFORM tally.lock_tags(own, ARRAY(
         SELECT tally.quietest_tag(ARRAY(SELECT jsonb_array_elements_text(item -> 'tags')))
