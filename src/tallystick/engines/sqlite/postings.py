@@ -19,9 +19,8 @@ Posting: TypeAlias = "tuple[str, str, int, str | None]"
 
 def of_rows(rows: Iterable[Row]) -> Iterator[Posting]:
     """The postings of events. Most events have no tags: their meta is not decoded."""
-    meta = InRow.meta
-    for row in [row for row in rows if tags.LISTED in row[meta]]:
-        found = tags.tagged(row[meta])
+    for row in [row for row in rows if tags.LISTED in row[InRow.meta]]:
+        found = tags.tagged(row[InRow.meta])
         yield from ((tag, row[InRow.type], row[InRow.position], found.org) for tag in found.tags)
 
 
