@@ -13,6 +13,7 @@ PAGES = [
     "docs/projections.md",
     "docs/commands.md",
     "docs/deciders.md",
+    "docs/tags.md",
 ]
 
 

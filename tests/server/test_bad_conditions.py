@@ -44,6 +44,7 @@ BAD_PLACES: list[Any] = [
     {"after": None},
     {"after": ""},
     {"beyond": -1},
+    {"beyond": 10_001},
     {"beyond": 2**63},
     {"beyond": "0"},
     {"beyond": None},

@@ -179,6 +179,8 @@ def test_a_key_takes_effect_once_however_often_it_is_decided(everywhere: Any, fr
         again = post(everywhere, path, body | {"unless": unless}, **key)
         assert (again.status_code, again.headers["idempotent-replayed"]) == (201, "true")
         assert again.content == decided.content
+    gone = {"items": asked, "after": 1 << 62}  # as after a restore: no marker is refused before the record is found
+    assert post(everywhere, path, body | {"unless": gone}, **key).content == decided.content
     other = post(everywhere, path, {"events": [tagged("seat:other")]}, **key)
     assert (other.status_code, other.json()["code"]) == (409, "idempotency_key_reuse")
     assert everywhere.service.store.stream_head(fresh).seq == 2
@@ -336,3 +338,32 @@ def test_a_tenant_consults_and_does_not_append(guarded: Any) -> None:
     assert consult(guarded, items("a:1"), token="reader")["events"] == []
     assert add(guarded, "order/a", tagged(), token="reader", unless={"items": items("a:1")}).status_code == 403
     assert post(guarded, "/v1/consult", {"items": items("a:1")}).status_code == 401
+
+
+def test_a_marker_is_looked_up_before_the_append_waits_for_its_commit(guarded: Any) -> None:
+    """TAG-04, SAFE-09: whoever invents markers waits for them alone, because the thread that commits looks up none."""
+    store = guarded.service.store
+    add(guarded, "order/a", tagged("a:1"), token="acme")
+    marker = consult(guarded, items("a:1"), token="acme")["marker"]
+    asking: list[str] = []
+    log, store.conditions._log = store.log, Watched(store.log, asking)
+    store.conditions._known.clear()
+    invented = marker | {"after": "9" + marker["after"]}
+    for unless, status in ((marker, 201), (marker | {"after": 1}, 409), (invented, 409)):
+        done = add(guarded, "order/a", tagged("a:1"), token="acme", unless=unless)
+        assert done.status_code == status, done.text
+    store.conditions._log = log
+    assert asking
+    assert not [name for name in asking if "writer" in name]
+
+
+class Watched:
+    """A log that notes which threads ask it something."""
+
+    def __init__(self, log: Any, asking: list[str]) -> None:
+        self._log, self._asking = log, asking
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("head", "wait", "read"):
+            self._asking.append(threading.current_thread().name)
+        return getattr(self._log, name)

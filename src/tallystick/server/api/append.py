@@ -30,7 +30,6 @@ from tallystick.store import expectation, iterate, prepare
 from tallystick.store.commit import Appended
 from tallystick.store.idempotency import CommandKey, CommandRecord
 from tallystick.store.prepare import Part
-from tallystick.store.query import Marker
 
 RESPONSE = b"{}"  # a retry is answered from the positions in the record
 STAMPED_PER_ATTEMPT = frozenset({"request_id", "idempotency_key"})
@@ -160,8 +159,7 @@ async def _append(request: HttpRequest, shape: type[Shape], parts_of: Callable[[
         began, parts = time.perf_counter(), parts_of(body)
         key, endpoint = idempotency.key_of(request), idempotency.endpoint_of(request)
         caller = Caller(request.principal, request.scope["tally.request_id"], endpoint, key)
-        unless = None if body.unless is None else conditions.marker_of(body.unless, request.principal)
-        done = await _append_for(service, caller, parts, unless, is_large=size > bodies.INLINE_BYTES_MAX)
+        done = await _append_for(service, caller, parts, body.unless, is_large=size > bodies.INLINE_BYTES_MAX)
     if not done.repeated:
         events = sum(len(part.events) for part in parts)
         service.metrics.appended(events=events, size=size, seconds=time.perf_counter() - began)
@@ -204,7 +202,7 @@ class Done(msgspec.Struct, frozen=True):
 
 
 async def _append_for(
-    service: Service, caller: Caller, given: list[PartBody], unless: Marker | None, *, is_large: bool = False
+    service: Service, caller: Caller, given: list[PartBody], unless: ConditionBody | None, *, is_large: bool = False
 ) -> Done:
     """Append for a caller, and wait until it is on disk. A large append is prepared in a thread."""
     if is_large:
@@ -212,7 +210,9 @@ async def _append_for(
     else:
         parts, record = _ready(service, caller, given)
     try:
-        asked = prepare.Request(parts, command=record, unless=unless, org=caller.principal.org)
+        asked = prepare.Request(parts, command=record)
+        if unless is not None:
+            asked.unless = await conditions.condition_of(service, caller.principal, unless)
         done = await _submitted(service, caller.principal, asked)
     except errors.TallyError as problem:
         if record is not None:

@@ -23,7 +23,7 @@ from tallystick.server.http.page_response import PageResponse
 from tallystick.server.http.route import HttpRequest, Responses, Routes
 from tallystick.server.service import Service
 from tallystick.store import query
-from tallystick.store.query import Marker, Query
+from tallystick.store.query import Condition, Marker, Query
 from tallystick.store.selection import Selection
 
 EVENTS_MAX = 10_000
@@ -77,9 +77,15 @@ class ConsultationOut(msgspec.Struct):
     marker: Annotated[ConditionBody, Meta(description="Send it as `unless` of the append that depends on the events.")]
 
 
-def marker_of(body: ConditionBody, principal: Principal) -> Marker:
-    """The condition of an append as the store takes it."""
-    return Marker(_query(body.items, principal), body.after, body.beyond)
+async def condition_of(service: Service, principal: Principal, body: ConditionBody) -> Condition:
+    """The condition of an append, as the engine takes it.
+
+    The marker is looked up here: the thread that commits everybody's appends must not wait for what one caller sent.
+    """
+    if body.beyond > EVENTS_MAX:
+        raise errors.InvalidValue(what="beyond", value=body.beyond, must=f"at most {EVENTS_MAX}, as in a consultation")
+    marker = Marker(_query(body.items, principal), body.after, body.beyond)
+    return await service.in_thread(service.store.conditions.of, marker, principal.org)
 
 
 def _query(items: list[ItemBody], principal: Principal) -> Query:

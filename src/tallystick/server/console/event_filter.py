@@ -14,6 +14,7 @@ FIELDS = (
     ("type", "Type", "order.placed"),
     ("stream", "Stream", "order/1"),
     ("kind", "Kind of stream", "order"),
+    ("tag", "Tag", "course:c1"),
     ("org", "Org", "acme"),
     ("app", "App", ""),
     ("env", "Env", ""),
@@ -47,13 +48,14 @@ class EventFilter(msgspec.Struct, frozen=True):
 def read(given: dict[str, str]) -> EventFilter:
     """The filter in a query. Names are compared exactly; there are no patterns."""
     typed = {name: given.get(name, "").strip()[:_TEXT_MAX] for name in NAMES}
-    parts: dict[str, str | int] = {}
+    typed["tag"] = given.get("tag", "")[:_TEXT_MAX]  # it may begin or end with a space
+    parts: dict[str, str | int | list[str]] = {}
     for name, value in typed.items():
         if not value:
             continue
         try:
-            key = {"since": "time_from", "till": "time_until"}.get(name, name)
-            parts[key] = _time(value) if name in ("since", "till") else value
+            key = {"since": "time_from", "till": "time_until", "tag": "tags"}.get(name, name)
+            parts[key] = _time(value) if name in ("since", "till") else [value] if name == "tag" else value
             select(**{key: parts[key]})  # type: ignore[arg-type]
         except errors.TallyError as problem:
             return EventFilter(typed, problem=f"{problem.message} {problem.next_step}", wrong=(name,))

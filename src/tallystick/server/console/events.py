@@ -12,7 +12,7 @@ import msgspec
 from starlette.responses import Response
 
 from tallystick import errors
-from tallystick.event import canonical, chain, ids
+from tallystick.event import canonical, chain, ids, tags
 from tallystick.event.model import Event
 from tallystick.server.console import causes, display, event_filter, render, route
 from tallystick.server.http.route import HttpRequest
@@ -148,9 +148,11 @@ def show_event(request: HttpRequest, id_: str) -> Response:
 
 
 def _meta(event: Event) -> list[tuple[str, str]]:
-    """The meta, one line per key."""
+    """The meta, one line per key. Tags are links of their own."""
     found = []
     for key, value in sorted(event.metadata.items()):
+        if key == tags.KEY and event.tags:
+            continue
         text = value if isinstance(value, str) else canonical.encode_state(value).decode()
         found.append((key, display.cut(text, META_CHARACTERS_MAX)[0]))
     return found

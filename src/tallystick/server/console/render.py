@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -35,6 +35,11 @@ def stream_href(stream: str) -> str:
     return f"/console/streams/{quote(stream, safe='/:@=+-._')}"
 
 
+def tag_href(tag: str) -> str:
+    """The page of the events with a tag."""
+    return f"/console/events?{urlencode({'tag': tag})}"
+
+
 def event_href(event: Event) -> str:
     """The address of the page of an event."""
     return f"/console/events/{ids.to_text(event.id)}"
@@ -57,6 +62,7 @@ def _environment() -> Environment:
         display.glance,
         stream_href,
         event_href,
+        tag_href,
     ):
         made.filters[filter_.__name__] = filter_
     return made
