@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from tallystick.engines.sqlite import statements
@@ -17,11 +17,14 @@ Posting: TypeAlias = "tuple[str, str, int, str | None]"
 """Tag, type, position and org, as `insert_tag` takes them."""
 
 
-def of_rows(rows: Iterable[Row]) -> Iterator[Posting]:
-    """The postings of events. Most events have no tags: their meta is not decoded."""
-    for row in [row for row in rows if tags.LISTED in row[InRow.meta]]:
-        found = tags.tagged(row[InRow.meta])
-        yield from ((tag, row[InRow.type], row[InRow.position], found.org) for tag in found.tags)
+def of_rows(rows: Sequence[Row]) -> Iterator[Posting]:
+    """The postings of events. Meta without tags is not decoded, and that of most commits is searched only once."""
+    if tags.LISTED not in b"".join([row[InRow.meta] for row in rows]):
+        return
+    for row in rows:
+        if tags.LISTED in row[InRow.meta]:
+            found = tags.tagged(row[InRow.meta])
+            yield from ((tag, row[InRow.type], row[InRow.position], found.org) for tag in found.tags)
 
 
 def of_pruned(gone: Iterable[PrunedEvent]) -> Iterator[Posting]:

@@ -41,6 +41,7 @@ THEMES = (
     "readers",
     "tampered",
     "vanished",
+    "tagged_logs",
     "tags",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in THEMES))
@@ -75,6 +76,7 @@ from tallystick.testing.contract.projections import ConsumerContract, Projection
 from tallystick.testing.contract.readers import ReaderContract  # noqa: E402
 from tallystick.testing.contract.reads import ReadContract  # noqa: E402
 from tallystick.testing.contract.retry import RetryContract  # noqa: E402
+from tallystick.testing.contract.tagged_logs import TaggedLogContract  # noqa: E402
 from tallystick.testing.contract.tags import ConditionContract, TagContract  # noqa: E402
 from tallystick.testing.contract.tampered import TamperedContract  # noqa: E402
 from tallystick.testing.contract.transfer import TransferContract  # noqa: E402
@@ -118,6 +120,7 @@ class AllContracts(
     VanishedContract,
     TagContract,
     ConditionContract,
+    TaggedLogContract,
 ):
     """Everything an engine must do."""
 

@@ -122,32 +122,6 @@ class TagContract(Contract):
         ]
         assert store.read(selection=select(tags=["no:such"])).through == store.head()
 
-    def test_a_run_is_read_by_tags(self, store: Store) -> None:
-        """TAG-01: engines for one stream select too. Labels are no tags."""
-        for number in range(6):
-            store.append("run/a", tagged(f"t.{number % 2}", f"m2:{number % 2}", f"m3:{number % 3}"))
-        store.append("run/a", NewEvent("t.0", {}, meta={"tags": {"m2": "0"}}))
-
-        def seqs(query: Query, **asked: Any) -> list[int]:
-            return [event.seq for event in store.events(selection=Selection(query=query, **asked))]
-
-        assert seqs(match(tags=["m2:0"])) == [1, 3, 5]
-        assert seqs(match(tags=["m2:1", "m3:0"])) == [4]
-        assert seqs(match(types=["t.0"]) | match(tags=["m3:1", "m2:1"])) == [1, 2, 3, 5, 7]
-        assert seqs(match(), types=frozenset({"t.1"})) == [2, 4, 6]
-        assert seqs(match(types=["t.0"], tags=["m3:0"]), types=frozenset({"t.1"})) == []
-
-    def test_conditions_are_refused_where_they_are_not_offered(self, store: Store) -> None:
-        """TAG-02: by name, whatever the query is, and nothing is written."""
-        if CONDITIONS in store.log.capabilities:
-            pytest.skip("this engine offers conditions")
-        for unless in (match(), match(tags=["a:1"]), Marker(match(types=["x.done"]))):
-            with pytest.raises(errors.UnsupportedCapability, match="conditions"):
-                store.append("run/a", tagged("x.done", "a:1"), unless=unless)
-        with pytest.raises(errors.UnsupportedCapability, match="conditions"):
-            store.consult(match(tags=["a:1"]))
-        assert store.stream_head("run/a") is None
-
     @needs(ANY_STREAM, GLOBAL_ORDER)
     def test_every_reader_selects_by_cause_and_actor(self, store: Store) -> None:
         """TAG-01: correlation, causation and actor are exact texts."""

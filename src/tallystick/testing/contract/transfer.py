@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 import tallystick
-from tallystick import NewEvent, Store, errors, match, moving
+from tallystick import Store, errors, moving
 from tallystick.event import chain
 from tallystick.event.model import Event
-from tallystick.store.capabilities import ANY_STREAM, CONDITIONS, DURABLE, MAINTENANCE, TRANSFER
+from tallystick.store.capabilities import ANY_STREAM, DURABLE, MAINTENANCE, TRANSFER
 from tallystick.store.transfer import Transfer
 from tallystick.store.verify import verify
 from tallystick.testing import upkeep
@@ -90,45 +90,6 @@ def _forged(lines: list[bytes], forgery: str) -> list[bytes]:
     return [*lines[:at], *lines[at + 1 :]]
 
 
-def _with_tags(store: Store) -> None:
-    """Names that were taken by an event that is there, one that is erased, and two that are pruned."""
-    for number, name in enumerate(("ada", "bob", "eve", "zoë")):
-        meta = {"org": "acme" if name == "eve" else "bolt"}
-        opened = NewEvent("account.opened", {"n": number}, meta=meta, tags=[f"name:{name}", "kind:person"])
-        store.append(f"account/{number}", [opened, NewEvent("account.used", {}, meta=meta, tags=["kind:use"])])
-    upkeep.erase(store, "account/1", 1)
-    upkeep.prune(store, "account/2", 1)
-    upkeep.prune(store, "account/3", 2)
-
-
-def _require_tags(store: Store) -> None:
-    found = {
-        name: store.log.consult(match(tags=[f"name:{name}"]), after=0, org=None, over_pruned=True).events
-        for name in ("ada", "bob", "eve")
-    }
-    assert {name: [event.erased for event in events] for name, events in found.items()} == {
-        "ada": [False],
-        "bob": [True],
-        "eve": [],
-    }
-    new = NewEvent("account.opened", {}, tags=["name:new"])
-    for name in ("ada", "bob", "eve", "zoë"):
-        for taken in (
-            match(tags=[f"name:{name}"]),
-            match(types=["account.opened"], tags=["kind:person", f"name:{name}"]),
-        ):
-            with pytest.raises(errors.ConditionFailed):
-                store.append("account/new", new, unless=taken)
-    with pytest.raises(errors.HistoryPruned):
-        store.consult(match(tags=["name:eve"]))
-    assert store.consult(match(tags=["name:eve"]), org="bolt").events == []
-    with pytest.raises(errors.HistoryPruned):
-        store.consult(match(tags=["name:eve"]), org="acme")
-    store.append(
-        "account/new", new, unless=match(types=["account.used"], tags=["kind:person"]) | match(tags=["name:new"])
-    )
-
-
 class TransferContract(Contract):
     """Export and import of whole logs."""
 
@@ -165,34 +126,6 @@ class TransferContract(Contract):
                 take(target, lines)
                 assert verify(target.log).problems == []
                 assert bare(lines_of(target)) == bare(lines)
-
-    @needs(TRANSFER, MAINTENANCE, ANY_STREAM, CONDITIONS)
-    def test_tags_move_there_and_back(self, store: Store) -> None:
-        """TAG-03: those of events, of erased and of pruned ones, with type and org: what was taken stays taken."""
-        with tallystick.open("memory:") as origin:
-            _with_tags(origin)
-            kept, lines = list(origin.log.pruned_events()), lines_of(origin)
-        take(store, lines)
-        assert list(store.log.pruned_events()) == kept
-        assert verify(store.log).problems == []
-        store.log.reclaim(compress_before=None, progress=lambda done: None)
-        with tallystick.open("memory:") as back:
-            take(back, lines_of(store))
-            assert bare(lines_of(back)) == bare(lines)
-            for moved in (store, back):
-                _require_tags(moved)
-
-    @needs(TRANSFER, MAINTENANCE, ANY_STREAM, CONDITIONS)
-    def test_tags_move_out(self, store: Store) -> None:
-        """TAG-03: what the engine keeps of events that it pruned itself is what the model keeps."""
-        _with_tags(store)
-        with tallystick.open("memory:") as origin, tallystick.open("memory:") as target:
-            _with_tags(origin)
-            own = [(gone.position, gone.type, gone.org, gone.tags) for gone in store.log.pruned_events()]
-            assert own == [(gone.position, gone.type, gone.org, gone.tags) for gone in origin.log.pruned_events()]
-            take(target, lines_of(store))
-            _require_tags(target)
-        _require_tags(store)
 
     @needs(TRANSFER, MAINTENANCE, ANY_STREAM)
     def test_life_goes_on_after_a_move(self, store: Store, past: list[bytes]) -> None:
