@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 import tallystick
-from tallystick import NewEvent, Store
+from tallystick import NewEvent, Store, match
 from tallystick.event.model import Event
 from tallystick.store.filesystem import FileSystem
+from tallystick.store.query import Condition
 from tallystick.store.repair import repair
 from tallystick.store.verify import verify
 from tallystick.testing.builders import text
@@ -36,8 +37,8 @@ def open_store(files: FileSystem, **options: Any) -> Store:
 
 
 def event(number: int, *, size: int = 20) -> NewEvent:
-    """An event that differs from the others."""
-    return NewEvent("thing.happened", {"number": number, "text": text(size, seed=number)})
+    """An event that differs from the others, with one of three tags."""
+    return NewEvent("thing.happened", {"number": number, "text": text(size, seed=number)}, tags=[f"n:{number % 3}"])
 
 
 def events_of(store: Store) -> list[Event]:
@@ -52,7 +53,16 @@ def recovered(files: FileSystem, *, settle: bool = False) -> list[Event]:
         assert not store.log.damage.known()
         assert found.ok, found.problems
         assert not store.holes()
+        check_tags(store)
         return events_of(store)
+
+
+def check_tags(store: Store) -> None:
+    """TAG-02: whatever became of the files of tags, queries match what is there."""
+    known = [*store.events(over_pruned=True), *store.log.pruned_events()]
+    for tag in ("n:0", "n:1", "n:2"):
+        found = store.log.matches(Condition(match(tags=[tag])), limit=len(known))  # type: ignore[attr-defined]
+        assert found == sorted(each.position for each in known if tag in each.tags), tag
 
 
 def damage(image: Image, how: str) -> None:
@@ -183,5 +193,6 @@ class Lab:
     open_store: Callable[..., Store] = staticmethod(open_store)
     event: Callable[..., NewEvent] = staticmethod(event)
     events_of: Callable[[Store], list[Event]] = staticmethod(events_of)
+    check_tags: Callable[[Store], None] = staticmethod(check_tags)
     damage: Callable[[Image, str], None] = staticmethod(damage)
     recovered: Callable[[FileSystem], list[Event]] = staticmethod(recovered)

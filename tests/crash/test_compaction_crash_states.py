@@ -137,9 +137,10 @@ def opened(lab: Any, state: CrashState) -> list[Event]:
         assert not store.holes(), state.describe()
         assert not verify(store.log).problems, state.describe()
         found = readable(store)
+        lab.check_tags(store)
         assert not [name for name in disk.list(lab.directory) if name.endswith(".log.tmp")], state.describe()
         logs = {name.removesuffix(".log") for name in disk.list(lab.directory)}
-        indexes = {name.removesuffix(".idx") for name in disk.list(f"{lab.directory}/index")}
+        indexes = {name.rpartition(".")[0] for name in disk.list(f"{lab.directory}/index")}
         assert len(indexes - logs) <= 1, state.describe()  # a segment that was to be sealed may have its index already
         assert store.report().facts["segments"] == sum(name.endswith(".log") for name in disk.list(lab.directory))
         if any(event.erased and event.stream == "secret/1" for event in found):

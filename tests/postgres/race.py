@@ -268,9 +268,9 @@ def run(url: str, race: Race, *, reader: Callable[[str, str | None], Reader] = S
     kinds = [_KINDS[number] if number < len(_KINDS) else _ByFunction for number in range(race.writers)]
     writers = [kind(url, race, number, enough.is_set) for number, kind in enumerate(kinds)]
     with _idle_transaction(url) if race.idle else nullcontext():
-        readers = [_Thread(_follow, url, reader, org, seen[org], done) for org in seen]
-        threads = [_Thread(writer.run) for writer in writers]
-        watcher = _Thread(_watch, url, race, enough, killed)
+        readers = [RaceThread(_follow, url, reader, org, seen[org], done) for org in seen]
+        threads = [RaceThread(writer.run) for writer in writers]
+        watcher = RaceThread(_watch, url, race, enough, killed)
         for thread in (*threads, watcher):
             thread.finish()
         stored = _stored(url)
@@ -281,7 +281,7 @@ def run(url: str, race: Race, *, reader: Callable[[str, str | None], Reader] = S
     return Finish([position for position, _ in stored], mine, seen[None], seen[WATCHED], len(killed))
 
 
-class _Thread:
+class RaceThread:
     """A thread whose failure fails the test."""
 
     def __init__(self, work: Callable[..., None], *values: Any) -> None:
@@ -295,9 +295,9 @@ class _Thread:
         except BaseException as failure:
             self._failure = failure
 
-    def finish(self) -> None:
+    def finish(self, timeout_s: float = _GIVE_UP_S) -> None:
         """Wait for the thread, and raise what it raised."""
-        self._thread.join(_GIVE_UP_S)
+        self._thread.join(timeout_s)
         assert not self._thread.is_alive(), "a thread of the race hangs"
         if self._failure is not None:
             raise self._failure

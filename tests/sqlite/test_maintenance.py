@@ -28,7 +28,10 @@ def _erase(seq: int, fact: str = _ERASED, *, how: str = "INSERT ", stream: str =
     return how + _ERASE.format(stream=stream, fact=fact) + f" AND seq = {seq}"
 
 
-_REFUSALS = "immutable|authoriz|prohibited|a cut |an erasure |is erased once|was pruned|took effect once|a snapshot "
+_REFUSALS = (
+    "immutable|authoriz|prohibited|a cut |an erasure |is erased once|was pruned|took effect once|a snapshot "
+    "|is indexed once|each once"
+)
 FORBIDDEN = {
     "delete behind a cut": "DELETE FROM events WHERE stream = 'order/a' AND seq = 3",
     "delete of a stream without a cut": "DELETE FROM events WHERE stream = 'order/b'",
@@ -46,9 +49,18 @@ FORBIDDEN = {
     "no cut": "DELETE FROM cuts",
     "forget what was pruned": "DELETE FROM pruned",
     "change what was pruned": "UPDATE pruned SET id = randomblob(16)",
-    "replace what was pruned": "REPLACE INTO pruned SELECT position, randomblob(16) FROM pruned",
-    "note as pruned what is there": "INSERT INTO pruned SELECT position, id FROM events WHERE seq = 3",
-    "note as pruned what never was": "INSERT INTO pruned VALUES (999, randomblob(16))",
+    "replace what was pruned": "REPLACE INTO pruned SELECT position, randomblob(16), type, org FROM pruned",
+    "note as pruned what is there": "INSERT INTO pruned SELECT position, id, type, org FROM events WHERE seq = 3",
+    "note as pruned what never was": "INSERT INTO pruned VALUES (999, randomblob(16), NULL, NULL)",
+    "forget the type of what was pruned": "UPDATE pruned SET type = NULL",
+    "forget a tag of what was pruned": "DELETE FROM pruned_tags",
+    "change a tag of what was pruned": "UPDATE pruned_tags SET tag = 'z:9'",
+    "the same tag again": "REPLACE INTO pruned_tags SELECT * FROM pruned_tags",
+    "keep a tag of what is there": "INSERT INTO pruned_tags SELECT position, 'z:9' FROM events WHERE seq = 3",
+    "forget a posting": "DELETE FROM event_tags",
+    "change a posting": "UPDATE event_tags SET org = 'evil'",
+    "the same posting again": "REPLACE INTO event_tags SELECT * FROM event_tags",
+    "a posting of nothing": "INSERT INTO event_tags VALUES ('a:1', 'thing.done', 999, NULL)",
     "erase without an erasure": "UPDATE events SET payload = NULL WHERE stream = 'order/a' AND seq = 4",
     "erase twice": "UPDATE events SET payload = NULL WHERE stream = 'order/a' AND seq = 3",
     "fill an erased payload": "UPDATE events SET payload = x'7b7d' WHERE stream = 'order/a' AND seq = 3",
@@ -98,7 +110,8 @@ def maintained(store, some):
 
     command = CommandRecord(CommandKey("acme", "u", "e", "k"), b"h" * 32, b"{}", 1)
     store.append("order/b", some(1))  # first: it lies below the floor, and is not pruned
-    store.submit([Request([Part("order/a", some(5))], command=command)])
+    tagged = [NewEvent("thing.done", {"n": number}, tags=["a:1", f"n:{number}"]) for number in range(5)]
+    store.submit([Request([Part("order/a", tagged)], command=command)])
     upkeep.snapshot(store, "order/a")
     upkeep.prune(store, "order/a", 2)
     upkeep.erase(store, "order/a", 3)
@@ -106,7 +119,19 @@ def maintained(store, some):
 
 
 def _state(path: str) -> list[list[tuple]]:
-    tables = ("events", "cuts", "pruned", "erasures", "snapshots", "commands", "command_ranges", "sweeps", "streams")
+    tables = (
+        "events",
+        "event_tags",
+        "cuts",
+        "pruned",
+        "pruned_tags",
+        "erasures",
+        "snapshots",
+        "commands",
+        "command_ranges",
+        "sweeps",
+        "streams",
+    )
     raw = sqlite3.connect(path)
     try:
         return [raw.execute(f"SELECT * FROM {table}").fetchall() for table in tables]

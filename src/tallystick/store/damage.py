@@ -134,7 +134,7 @@ def problem_of(hole: Hole) -> Problem:
 
 def put_on_record(record: DamageRecord, problems: Sequence[Problem]) -> str:
     """Put findings on record; returns the reason if that is not possible."""
-    damage = [problem for problem in problems if problem.what != reasons.MOVE]  # which only has to be continued
+    damage = [problem for problem in problems if problem.what not in reasons.NO_DAMAGE]
     try:
         if damage:
             record.keep(damage)

@@ -17,6 +17,9 @@ from tallystick.store.events import Problem
 
 MOVE = "move"
 LOSS = "loss"
+TAG_FILE = "tag_file"
+NO_DAMAGE = frozenset({MOVE, TAG_FILE})
+"""Codes of what is not put on record: a move has only to be continued, and files of tags are made again."""
 
 _RESTORE = (
     "Refill it from a copy: `tally doctor --repair --refill-from COPY` (files, SQLite). On PostgreSQL restore a backup."
@@ -61,7 +64,7 @@ ADVICE = {
         "If its segment is sound, stop the writer and delete the file of the index: opening the store builds it again. "
         "If the segment is damaged, keep it: only the index knows what was there."
     ),
-    "tag_file": "Stop the writer and delete the file: it is made again. Until then, a condition may be judged wrongly.",
+    TAG_FILE: "A writer that verifies the log has made the file again. If it was a reader, delete the file.",
     "id": _FACTS,
     "record": "Run `tally doctor --repair`: it verifies everything and writes the record again.",
     "writer": "Open the store again: recovery decides what is stored.",

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from tallystick import ANY, NO_STREAM, Appended, Expected, NewEvent, Store, TypedReader, aio, errors
+from tallystick.decide import Decisions
 from tallystick.errors import Conflict
 from tallystick.store.commit import Write
+from tallystick.testing.bank import Account, Deposited, Withdrawn, catalog
+from tallystick.testing.specification import Specification
 
 
 class Opened(BaseModel):
@@ -72,3 +75,33 @@ def read_typed(store: Store) -> None:
             event.data.owner  # refused: attr-defined  # noqa: B018
     store.append("order/1", [Opened(owner="Ada"), NewEvent("order.noted", {})])
     store.append("order/1", [Opened(owner="Ada"), {"cents": 1}])  # refused: list-item
+
+
+def decide(store: Store) -> list[Withdrawn]:
+    """A decision has its own arguments, a state its type, and events are those that the decider takes."""
+    accounts = Decisions(store, Account)
+    accounts.run("account/1", Account.open, owner="Ada")
+    accounts.run("account/1", Account.withdraw, amont=5)  # refused: call-overload
+    accounts.run("account/1", Account.withdraw, amount="5")  # refused: call-overload
+    accounts.run("account/1", Account.withdraw)  # refused: call-overload
+    accounts.run("account/1", Account.withdraw, amount=5, idempotency_key="r-1")  # refused: call-overload
+    done = accounts.request(idempotency_key="r-1", actor_id="ada").run("account/1", Account.withdraw, 5)
+    accounts.load("account/1").state.upper()  # refused: attr-defined
+    Decisions(store, Expected)  # refused: arg-type
+    Decisions(store, Paid)  # refused: arg-type
+    return list(done.events)  # refused: arg-type
+
+
+async def decide_in_a_loop(store: aio.AsyncStore) -> int:
+    """The same in an event loop."""
+    accounts = aio.Decisions(store, Account)
+    await accounts.run("account/1", Account.withdraw, amont=5)  # refused: call-overload
+    return (await accounts.run("account/1", Account.withdraw, amount=5)).events  # refused: return-value
+
+
+def specify() -> None:
+    """A specification knows the events and the arguments."""
+    given = Specification(Account, catalog=catalog).given(Deposited(amount=5))
+    given.when(Account.withdraw, amount=5).then(Withdrawn(amount=5))
+    given.when(Account.withdraw, amont=5)  # refused: call-overload
+    given.when(Account.withdraw, amount=5).then(Paid(cents=5))  # refused: arg-type

@@ -25,6 +25,7 @@ from tallystick.engines.files.writer import SegmentWriter
 from tallystick.store.events import Problem
 from tallystick.store.filesystem import File, size_of
 from tallystick.store.page import Hole
+from tallystick.store.reasons import TAG_FILE
 
 TAG_PROBLEMS_MAX = 100  # of one segment
 
@@ -115,10 +116,13 @@ def _tag_problems(base: SealedTags, item: Segment, fresh: Segment, file: File) -
     """Compare the tags on the disk with those that were just taken from the segment."""
     name = f"index/{item.tags.file_name}"
     try:
-        for position, what in itertools.islice(fresh.tags.differences(base), TAG_PROBLEMS_MAX):
-            yield Problem("tag_file", f"{name} and its segment differ: {what}", position)
+        found = list(itertools.islice(fresh.tags.differences(base), TAG_PROBLEMS_MAX))
+        yield from (Problem(TAG_FILE, f"{name} and its segment differ: {what}", position) for position, what in found)
+        if found:
+            item.tags.distrust()
     except index_file.MalformedIndex as problem:
-        yield Problem("tag_file", f"{name}: {problem}", item.header.first_position)
+        yield Problem(TAG_FILE, f"{name}: {problem}", item.header.first_position)
+        item.tags.distrust()
     except (index_file.BadIndex, OSError):  # it gives no wrong answer, and is made again: the report counts it
         item.tags.forget()
 

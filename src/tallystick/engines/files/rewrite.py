@@ -96,9 +96,7 @@ def kept_frame(frame: Frame, body: frames.Body, keep: KeepFilter) -> FrameDraft:
 
 def _left_behind(gone: list[Event]) -> Iterator[Any]:
     """What outlives events: their ids, what queries ask of them, and the last sequence of each source."""
-    if gone:
-        yield ("gone", b"".join(event.id for event in gone))
-        yield ("kept", list(map(kept_of, gone)))
+    yield from side.gone_records(list(map(kept_of, gone)))
     sources: dict[side.SourceKey, int] = {}
     for event in gone:
         if b'"source_seq":' in event.meta:
@@ -114,7 +112,7 @@ def with_empty_joined(drafts: Iterable[FrameDraft]) -> Iterator[FrameDraft]:
     waiting: FrameDraft | None = None
     for draft in drafts:
         if waiting is not None and (draft.events or waiting.events or len(waiting.side) >= JOINED_RECORDS_MAX):
-            yield waiting
+            yield _with_gone_joined(waiting)
             waiting = None
         if waiting is None:
             waiting = draft
@@ -122,7 +120,12 @@ def with_empty_joined(drafts: Iterable[FrameDraft]) -> Iterator[FrameDraft]:
             waiting.next_position = draft.next_position
             waiting.side += draft.side
     if waiting is not None:
-        yield waiting
+        yield _with_gone_joined(waiting)
+
+
+def _with_gone_joined(draft: FrameDraft) -> FrameDraft:
+    draft.side = side.with_gone_joined(draft.side)
+    return draft
 
 
 class Rewriter:

@@ -6,6 +6,7 @@ a sealed segment again. Tags are not read before the first query asks for them: 
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -191,6 +192,13 @@ class SegmentTags:
     def differences(self, base: SealedTags) -> Iterator[tuple[int, str]]:
         """Where a file is not what was taken from the segment, up to the same end: the position, and what is wrong."""
         return tag_file.differences(base, self._whole())
+
+    def distrust(self) -> None:
+        """Read the segment instead of its file, which says something else; a writer writes the file again."""
+        self._cover(None)
+        if self._handles.writes and not self._is_replaced:
+            with self._handles.lock, contextlib.suppress(OSError):
+                self.save(self._item.name)
 
     def replace(self) -> None:
         """Note that the segment was replaced by another generation: its file has the name now. Call under the lock."""

@@ -13,8 +13,10 @@
                                                 response, it took effect before, and its response was erased here
     ["forget", digests]                         commands up to here are forgotten; 16 bytes each
     ["gone", ids]                               events of this frame that were pruned and left out of it; 16 bytes each
-    ["kept", [[position, id, type, org, tags]…]]
-                                                what queries ask of those events. Earlier versions did not write it
+    ["kept", [[type, org, tags, steps…]…]]      what queries ask of the events in the `gone` record right before it, in
+                                                its order: those of each type, org and tags, with their positions as
+                                                steps from the one before, the first from 0. Earlier versions did not
+                                                write it
     ["source", source, seq, org]                the sequence of a source of an org (empty if its events name none), when
                                                 the event that had it was left out. Without the org, as older versions
                                                 wrote it, it counts for every org
@@ -32,7 +34,8 @@ Invariants:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -112,8 +115,7 @@ def encode(records: SideRecords) -> list[Any]:
     found += [("drop", id_) for id_ in records.dropped]
     found += [("command", *msgspec.structs.astuple(command)) for command in records.commands]
     found += [("forget", b"".join(records.forgotten))] if records.forgotten else []
-    found += [("gone", b"".join(records.gone))] if records.gone else []
-    found += [("kept", records.kept)] if records.kept else []
+    found += _gone_of(records)
     found += [_source_record(*source, seq) for source, seq in records.sources]
     found += [("lost", *msgspec.structs.astuple(loss)) for loss in records.losses]
     return found
@@ -124,7 +126,10 @@ def decode(side: Sequence[Any]) -> SideRecords:
     if not side:
         return NOTHING
     named: dict[str, list[Any]] = {}
+    kept: list[PrunedEvent] = []
     for name, *fields in side:
+        if name == "kept" and (ids := named.get("gone")):
+            kept += _kept(ids[-1][0], *fields)
         named.setdefault(name, []).append(fields)
     return SideRecords(
         leases=tuple(msgspec.convert(fields, Lease) for fields in named.get("lease", ())),
@@ -139,10 +144,49 @@ def decode(side: Sequence[Any]) -> SideRecords:
         commands=tuple(msgspec.convert(fields, CommandRecord) for fields in named.get("command", ())),
         forgotten=tuple(id_ for (packed,) in named.get("forget", ()) for id_ in split(packed)),
         gone=tuple(id_ for (packed,) in named.get("gone", ()) for id_ in split(packed)),
-        kept=tuple(msgspec.convert(each, PrunedEvent) for (listed,) in named.get("kept", ()) for each in listed),
+        kept=tuple(kept),
         sources=tuple(_source_of(*fields) for fields in named.get("source", ())),
         losses=tuple(msgspec.convert(fields, Loss) for fields in named.get("lost", ())),
     )
+
+
+def gone_records(gone: Sequence[PrunedEvent]) -> list[Any]:
+    """The records of events that are left out of a frame: their ids, and what queries ask of them."""
+    if not gone:
+        return []
+    alike: dict[tuple[str | None, str | None, tuple[str, ...]], list[PrunedEvent]] = {}
+    for each in gone:
+        alike.setdefault((each.type, each.org, each.tags), []).append(each)
+    ids = b"".join(each.id for some in alike.values() for each in some)
+    return [("gone", ids), ("kept", [(*asked, *_steps(some)) for asked, some in alike.items()])]
+
+
+def _steps(events: list[PrunedEvent]) -> Iterator[int]:
+    at = 0
+    for each in events:
+        yield each.position - at
+        at = each.position
+
+
+def with_gone_joined(side: list[Any]) -> list[Any]:
+    """The same records, with those of events that were left out put together."""
+    gone = [record for record in side if record[0] in ("gone", "kept")]
+    if len(gone) < 3:
+        return side
+    return [record for record in side if record[0] not in ("gone", "kept")] + _gone_of(decode(gone))
+
+
+def _gone_of(records: SideRecords) -> list[Any]:
+    known = {each.id for each in records.kept}
+    unknown = b"".join(id_ for id_ in records.gone if id_ not in known)
+    return gone_records(records.kept) + ([("gone", unknown)] if unknown else [])
+
+
+def _kept(ids: bytes, alike: list[Any]) -> Iterator[PrunedEvent]:
+    left = iter(split(ids))
+    for type_, org, tags, *steps in alike:
+        for position, id_ in zip(itertools.accumulate(steps), left, strict=False):
+            yield PrunedEvent(position, id_, type_, org, tuple(tags))
 
 
 def left_out(positions: range, present: Iterable[int], records: SideRecords) -> list[PrunedEvent]:

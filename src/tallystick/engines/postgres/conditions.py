@@ -7,22 +7,30 @@ pruned. An event that is returned was compared with the query: a posting alone p
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import msgspec
 
 from tallystick import errors
 from tallystick.engines.postgres.connections import ReadConnections
+from tallystick.engines.postgres.damage import PostgresDamage
 from tallystick.engines.postgres.safe_head import SafeHead
 from tallystick.event.model import Event
 from tallystick.store import checked
 from tallystick.store.checked import Evidence
 from tallystick.store.damage import DamageRecord
-from tallystick.store.events import Consulted
+from tallystick.store.events import Consulted, Problem
 from tallystick.store.page import Page
 from tallystick.store.query import Condition, Item, subject
 
 TAGS_MAX = 64  # that conditions of one commit lock one by one
 _POSITION, _STREAM, _PRUNED = 0, 1, 12
+
+
+class CheckedLog(Evidence, Protocol):
+    """A log that checks its events, and has a record of damage."""
+
+    damage: PostgresDamage
 
 
 def to_json(items: Iterable[Item]) -> str:
@@ -58,26 +66,26 @@ def parameters(condition: Condition) -> tuple[bytes | None, ...]:
 
 
 def consult(
+    log: CheckedLog,
     connections: ReadConnections,
     safe_head: SafeHead,
-    record: DamageRecord,
-    evidence: Evidence,
     condition: Condition,
     *,
     over_pruned: bool,
 ) -> Consulted:
     """See `EventLog.consult`."""
+    record = log.damage
     head = safe_head.glance()
     rows = connections.rows("consult", (to_json(condition.query.items), condition.after, condition.org))
     events = [Event(*row[:_PRUNED]) for row in rows if row[_STREAM] is not None]
     pruned = [row[_POSITION] for row in rows if row[_PRUNED]]
     lost = [row[_POSITION] for row in rows if row[_PRUNED] is False]
     if lost and connections.org is None:  # a tenant cannot see every event of its org
-        raise errors.Damaged(first=lost[0], last=lost[-1], reason="the index of tags names events that are missing")
+        checked.refuse(record, [Problem("tags", "the index of tags names an event that is missing", lost[0])])
     if pruned and not over_pruned:
         raise errors.HistoryPruned(what="matching events at positions", first=pruned[0], last=pruned[-1])
-    require_sound(record, evidence, events, after=condition.after)
-    require_matching(condition, events)
+    require_sound(record, log, events, after=condition.after)
+    require_matching(record, condition, events)
     if events:
         connections.history.note(events[-1].position, events[-1].link)
     found = sorted([*pruned, *(event.position for event in events)])
@@ -92,9 +100,8 @@ def require_sound(record: DamageRecord, evidence: Evidence, events: list[Event],
         events = [event for event in events if event.position > after]
 
 
-def require_matching(condition: Condition, events: list[Event]) -> None:
+def require_matching(record: DamageRecord, condition: Condition, events: list[Event]) -> None:
     """Refuse events that the index of tags gave and that do not match."""
-    for event in events:
-        if not condition.matches(subject(event.type, event.meta)):
-            reason = f"the index of tags gives {event.stream} seq {event.seq} for what it does not have"
-            raise errors.Damaged(first=event.position, last=event.position, reason=reason)
+    reason = "the index of tags finds it by what it does not have"
+    wrong = [event for event in events if not condition.matches(subject(event.type, event.meta))]
+    checked.refuse(record, [Problem("tags", reason, event.position, event.stream, event.seq) for event in wrong])

@@ -205,7 +205,7 @@ class PostgresLog:
 
     def consult(self, query: Query, *, after: int, org: str | None, over_pruned: bool) -> Consulted:
         asked = Condition(query, after, org=org)
-        return conditions.consult(self._connections, self._safe_head, self.damage, self, asked, over_pruned=over_pruned)
+        return conditions.consult(self, self._connections, self._safe_head, asked, over_pruned=over_pruned)
 
     def pruned_events(self) -> Iterator[PrunedEvent]:
         after = 0
@@ -252,16 +252,21 @@ class PostgresLog:
         if unchecked:
             return page
         gapless = selection.is_everything and self._connections.org is None
-        return checked.page(self.damage, page, self, after=after, over_holes=over_holes, gapless=gapless)
+        page = checked.page(self.damage, page, self, after=after, over_holes=over_holes, gapless=gapless)
+        if selection.query is not None:
+            conditions.require_matching(self.damage, Condition(selection.query, org=selection.org), page.events)
+        return page
 
     def _read(self, after: int, until: int | None, selection: Selection, limit: int, over_pruned: bool) -> Page:
         end = self._end(after, until)
         if after >= end:
             return Page([], max(after, 0))
-        page = queries.page(self._connections, selection, after=after, until=end, limit=limit, over_pruned=over_pruned)
+        asked = (self._connections, selection)
+        page, is_of_one_moment = queries.page(*asked, after=after, until=end, limit=limit, over_pruned=over_pruned)
         if page.events:
             self._connections.history.note(page.events[-1].position, page.events[-1].link)
-        elif not over_pruned:  # cuts only grow: the one that emptied the page is still found
+        if not over_pruned and not (page.events and is_of_one_moment):
+            # cuts only grow: one that emptied the page, or a part of it, is still found
             require_positions(selection, self._cuts_of(selection.streams), self.floor(), after=after)
         return page
 

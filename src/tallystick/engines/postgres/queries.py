@@ -13,7 +13,7 @@ from tallystick.event.model import Event
 from tallystick.store import summary_sql
 from tallystick.store.events import PAGE_EVENTS
 from tallystick.store.page import Page
-from tallystick.store.query import Condition, Query
+from tallystick.store.query import Query
 from tallystick.store.selection import Selection
 from tallystick.store.views import BY_PAYLOAD
 
@@ -60,8 +60,8 @@ _STREAMS_ARE_WHOLE: LiteralString = (
 
 def page(
     connections: ReadConnections, selection: Selection, *, after: int, until: int, limit: int, over_pruned: bool
-) -> Page:
-    """One page of what is selected.
+) -> tuple[Page, bool]:
+    """One page of what is selected, and whether one statement read it.
 
     Without `over_pruned`, it is empty if it would begin below a cut. Page and cuts are seen with one snapshot.
     """
@@ -71,31 +71,28 @@ def page(
         return _page_of_query(connections, selection, selection.query, wanted, values)
     query = statements.named("read_page_of_stream" if "stream" in values else "read_page")
     events = list(starmap(Event, connections.fetch(query.replace(_PLACE, wanted), values)))
-    return Page(events, events[-1].position if len(events) == limit else until)
+    return Page(events, events[-1].position if len(events) == limit else until), True
 
 
 def _page_of_query(
     connections: ReadConnections, selection: Selection, query: Query, wanted: LiteralString, values: dict[str, Any]
-) -> Page:
-    """A page of the places that the index of tags gives. If other conditions leave few of them, it has fewer events.
-
-    All events of a page are from one statement: a cut that is made between two statements empties the second one.
-    """
-    limit, until = int(values["limit"]), int(values["until"])
+) -> tuple[Page, bool]:
+    """As `page`, from the places that the index of tags gives, until there are enough that other conditions select."""
+    limit, until, past = int(values["limit"]), int(values["until"]), int(values["after"])
     is_alone = Selection(query=query, org=selection.org) == selection
     most = limit if is_alone else max(limit, PAGE_EVENTS)
     asked = {"items": conditions.to_json(query.items), "org": selection.org, "most": most}
     statement = statements.named("read_matching").replace(_PLACE, wanted + (_OF_STREAM if "stream" in values else ""))
-    past = values["after"]
+    events: list[Event] = []
+    is_first = True
     while True:
         rows = connections.fetch(statement, values | asked | {"past": past})
-        past = rows[-1][0] if len(rows) == most else until
-        events = [Event(*row) for row in rows if row[1] is not None]
-        conditions.require_matching(Condition(query, org=selection.org), events)
+        events += [Event(*row) for row in rows if row[1] is not None]
         if len(events) >= limit:
-            return Page(events[:limit], events[limit - 1].position)
-        if events or past == until:
-            return Page(events, past)
+            return Page(events[:limit], events[limit - 1].position), is_first
+        if len(rows) < most:
+            return Page(events, until), is_first
+        past, is_first = rows[-1][0], False
 
 
 def range_query(

@@ -19,10 +19,9 @@ Posting: TypeAlias = "tuple[str, str, int, str | None]"
 
 def of_rows(rows: Iterable[Row]) -> Iterator[Posting]:
     """The postings of events. Most events have no tags: their meta is not decoded."""
-    for row in rows:
-        if tags.LISTED in row[InRow.meta]:
-            found = tags.tagged(row[InRow.meta])
-            yield from ((tag, row[InRow.type], row[InRow.position], found.org) for tag in found.tags)
+    for row in [row for row in rows if tags.LISTED in row[InRow.meta]]:
+        found = tags.tagged(row[InRow.meta])
+        yield from ((tag, row[InRow.type], row[InRow.position], found.org) for tag in found.tags)
 
 
 def of_pruned(gone: Iterable[PrunedEvent]) -> Iterator[Posting]:

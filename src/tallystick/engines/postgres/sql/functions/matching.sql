@@ -41,12 +41,12 @@ BEGIN
         FOREACH of_type IN ARRAY types LOOP
             driver := tags[1];
             IF cardinality(tags) > 1 THEN
-                SELECT tag INTO driver
-                FROM unnest(tags) AS tag
+                SELECT given INTO driver
+                FROM unnest(tags) AS given
                 ORDER BY (SELECT count(*) FROM (
                     SELECT FROM tally.event_tags AS posting
-                    WHERE posting.tag = tag AND posting.type = of_type AND posting.position > after
-                    LIMIT 1000
+                    WHERE posting.tag = given AND posting.type = of_type AND posting.position > after
+                    LIMIT 100
                 ) AS counted)
                 LIMIT 1;
             END IF;

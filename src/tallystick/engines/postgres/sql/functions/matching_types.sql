@@ -1,5 +1,6 @@
 -- As `matching`, for an item of a query that has no tags. Without types, every event matches. A pruned event whose type is
--- not known may have any.
+-- not known may have any. Only the indexes on (type, position) have the order of the comparisons with both: any other
+-- one would be walked to its end for a type that is not there.
 CREATE OR REPLACE FUNCTION tally.matching_types(types text[], after bigint, until bigint, of_org text, most bigint)
 RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -24,9 +25,9 @@ BEGIN
     FOREACH of_type IN ARRAY types || NULL::text LOOP
         found := found || ARRAY(
             SELECT stored.position FROM tally.events AS stored
-            WHERE stored.type = of_type AND stored.position > after AND stored.position <= until
-                AND (of_org IS NULL OR stored.org = of_org)
-            ORDER BY stored.position
+            WHERE (stored.type, stored.position) > (of_type, after)
+                AND (stored.type, stored.position) <= (of_type, until) AND (of_org IS NULL OR stored.org = of_org)
+            ORDER BY stored.type, stored.position
             LIMIT most
         ) || CASE WHEN of_type IS NULL THEN ARRAY(
             SELECT gone.position FROM tally.pruned AS gone
@@ -36,9 +37,9 @@ BEGIN
             LIMIT most
         ) ELSE ARRAY(
             SELECT gone.position FROM tally.pruned AS gone
-            WHERE gone.type = of_type AND gone.position > after AND gone.position <= until
+            WHERE (gone.type, gone.position) > (of_type, after) AND (gone.type, gone.position) <= (of_type, until)
                 AND (of_org IS NULL OR gone.org = of_org)
-            ORDER BY gone.position
+            ORDER BY gone.type, gone.position
             LIMIT most
         ) END;
     END LOOP;
