@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import tallystick
-from tallystick import ANY, Appended, Event, NewEvent, Selection, Store, errors
-from tallystick.store.capabilities import ANY_STREAM, DURABLE, GLOBAL_ORDER
+from tallystick import ANY, Appended, Event, Marker, NewEvent, Query, Selection, Store, errors, match
+from tallystick.store.capabilities import ANY_STREAM, CONDITIONS, DURABLE, GLOBAL_ORDER
 from tallystick.store.prepare import Part, Request
 from tallystick.store.verify import verify
 from tallystick.testing.builders import event, event_id
@@ -48,6 +48,8 @@ metas = st.fixed_dictionaries(
         "app": st.just("web"),
         "source": st.just("till"),
         "source_seq": st.integers(1, 40),
+        "actor_id": st.just("ada"),
+        "tags": st.lists(st.sampled_from(("a:1", "b:1", "c:1")), min_size=1, max_size=3),
     },
 )
 contents = st.fixed_dictionaries(
@@ -61,12 +63,24 @@ contents = st.fixed_dictionaries(
 batches = st.lists(contents, min_size=1, max_size=3)
 leaps = st.sampled_from((None, None, None, None, 0, 0, 1, -1))  # None means ANY, a number how far it is from the head
 parts = st.tuples(streams, batches, leaps)
+queries = st.sampled_from(
+    (
+        match(tags=["a:1"]),
+        match(tags=["a:1", "b:1"]) | match(types=["thing.undone"], tags=["c:1"]),
+        match(types=["thing.undone"]),
+        match(types=["no.such"]) | match(tags=["no:such"]),
+        match(),
+    )
+)
+seen = st.none() | st.integers(0, 9)  # None means that no event may match at all, a number which consultation
 conditions: dict[str, st.SearchStrategy[Any]] = {
     "streams": st.frozensets(streams, max_size=2),
     "kinds": st.frozensets(st.sampled_from(("order", "run")), max_size=1),
     "types": st.just(frozenset({"thing.happened"})),
     "org": st.just("acme"),
     "app": st.just("web"),
+    "actor_id": st.just("ada"),
+    "query": queries,
     "time_from": st.integers(0, 3),
     "time_until": st.integers(0, 3),
 }
@@ -91,6 +105,7 @@ class LogMachine(RuleBasedStateMachine):
         self.positions: list[int] = []
         self.sent: list[tuple[str, list[NewEvent]]] = []
         self.stored: list[tuple[str, list[NewEvent]]] = []
+        self.markers: list[tuple[Marker, Marker]] = []  # of the model, and of the engine
         self.ids = 0
 
     # --- writing ---------------------------------------------------------------------------------------------------
@@ -137,6 +152,24 @@ class LogMachine(RuleBasedStateMachine):
         expected = self._expected(stream, leap)
         self._write(lambda store: [store.append(stream, events, expected=expected)])
 
+    @precondition(lambda self: CONDITIONS in self.engine.log.capabilities)
+    @rule(part=parts, query=queries, which=seen)
+    def append_unless(self, part: tuple[str, Any, int | None], query: Query, which: int | None) -> None:
+        """Append if nothing matches that an earlier consultation did not see."""
+        stream, events, expected = self._part(part)
+        unless = self._unless(query, which)
+        self._write(lambda store: [store.append(stream, events, expected=expected, unless=unless(store))])
+
+    @precondition(lambda self: self.stored and CONDITIONS in self.engine.log.capabilities)
+    @rule(which=st.integers(0, 99), query=queries, marker=seen, more=st.booleans())
+    def retry_unless(self, which: int, query: Query, marker: int | None, more: bool) -> None:
+        """Send a stored append again with a condition, unchanged or with one more event."""
+        stream, events = self.stored[which % len(self.stored)]
+        if more:
+            events = [*events, event(7, id=self._new_id())]
+        unless = self._unless(query, marker)
+        self._write(lambda store: [store.append(stream, events, unless=unless(store))])
+
     @rule(seconds=st.integers(-5, 5))
     def tick(self, seconds: int) -> None:
         """Time passes, or goes back."""
@@ -164,6 +197,15 @@ class LogMachine(RuleBasedStateMachine):
             assert self._rank(found.through) == wanted.through
         else:
             assert self._rank(found.through) >= wanted.through
+
+    @precondition(lambda self: CONDITIONS in self.engine.log.capabilities)
+    @rule(query=queries, org=st.sampled_from((None, None, "acme")))
+    def consult(self, query: Query, org: str | None) -> None:
+        """Everything that matches, and a marker for later."""
+        wanted, found = self.model.consult(query, org=org), self.engine.consult(query, org=org)
+        assert self._ranked(found.events) == wanted.events
+        if org is None:
+            self.markers.append((wanted.marker, found.marker))
 
     @rule(stream=streams, after=st.integers(0, 3), until=st.none() | st.integers(0, 6), limit=st.integers(1, 4))
     def read_stream(self, stream: str, after: int, until: int | None, limit: int) -> None:
@@ -217,6 +259,13 @@ class LogMachine(RuleBasedStateMachine):
         self.sent.append((stream, events))
         return stream, events, self._expected(stream, leap)
 
+    def _unless(self, query: Query, which: int | None) -> Callable[[Store], Marker | Query]:
+        """The condition for the model and for the engine."""
+        if which is None or not self.markers:
+            return lambda store: query
+        of_model, of_engine = self.markers[which % len(self.markers)]
+        return lambda store: of_model if store is self.model else of_engine
+
     def _stream(self, stream: str) -> str:
         """The stream to use. It is always the same one if the engine has only runs, with no order between them."""
         return stream if {ANY_STREAM, GLOBAL_ORDER} <= self.engine.log.capabilities else "run/a"
@@ -269,6 +318,8 @@ def _outcome(call: Callable[[], _T]) -> _T | errors.TallyError:
 
 
 def _comparable_json(outcome: Any) -> Any:
+    if isinstance(outcome, errors.ConditionFailed):
+        return outcome.query  # which event it names is for the engine to choose
     return outcome.as_json() if isinstance(outcome, errors.TallyError) else outcome
 
 
