@@ -147,6 +147,15 @@ def test_a_wrong_key_is_refused(store: Store, key: Any) -> None:
     assert store.head() == 0
 
 
+@pytest.mark.parametrize("meta", [{"actor_id": 7}, {"org": ""}, {"note": object()}, {"cause": "an id"}, {"cause": 7}])
+def test_wrong_meta_is_refused(store: Store, meta: Any) -> None:
+    """TAG-06: meta is checked as for any append; a cause is an event."""
+    for key in (None, "r-1"):
+        with pytest.raises(errors.InvalidInput):
+            Decisions(store, Account).request(idempotency_key=key, **meta).run(STREAM, Account.deposit, 1)
+    assert store.head() == 0
+
+
 def test_what_evolve_cannot_take_is_never_appended(store: Store) -> None:
     """TAG-06: otherwise no later decision could load the stream."""
 
