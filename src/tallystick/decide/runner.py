@@ -187,6 +187,9 @@ class Core(Generic[S, Data]):
             reason = f"it returned {names.display(model)!r}, which evolve() does not take"
             raise errors.DecisionInvalid(decision=decision.name, reason=reason)
         type_, version = self._log_store.catalog.name_of(type(model))
+        if type(given) is NewEvent and (given.type, given.version or version) != (type_, version):
+            reason = f"it returned a {type(model).__name__} as {given.type}, but it is {type_} version {version}"
+            raise errors.DecisionInvalid(decision=decision.name, reason=reason)
         return given if type(given) is NewEvent else NewEvent(type_, model, version=version)
 
     # --- commands --------------------------------------------------------------------------------------------------
