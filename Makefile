@@ -8,6 +8,8 @@ RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 STAMP := $(VENV)/.installed
 MOTO := .moto/bin/moto_server
+# `make test` keeps its files in memory where 4 GB of it are free: half of the time it would wait for the disk.
+MEMORY := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4194304 {print "/dev/shm"}')
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-postgres test test-slow test-all lint bench bench-spark bench-http soak torture mutants clean
@@ -23,7 +25,8 @@ demo-postgres: $(STAMP)-test ## the same on a real PostgreSQL server, which it s
 	$(RUN) -m examples.demo --engine postgres --dir demo-data/postgres --events 20000 $(ARGS)
 
 test: $(STAMP)-test ## run the tests while you work: all but Spark, browsers, benchmarks and other long ones; 8 minutes
-	$(RUN) -m pytest -n $(WORKERS) --dist loadfile -m 'not heavy' $(ARGS)
+	@place=$$(mktemp -d $(or $(MEMORY),$${TMPDIR:-/tmp})/tallystick-tests-XXXXXX); chmod 755 "$$place"; trap 'rm -rf "$$place"' EXIT; \
+	TMPDIR="$$place" $(RUN) -m pytest -n $(WORKERS) --dist loadfile -m 'not heavy' $(ARGS)
 
 test-all: $(STAMP)-test $(MOTO) ## run all tests that a change must pass, as .ci/run does; 25 minutes
 	$(RUN) -m pytest -n $(WORKERS) --dist loadfile -m 'not slow' $(ARGS)

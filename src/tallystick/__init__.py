@@ -3,6 +3,7 @@
 from tallystick import errors
 from tallystick.event.catalog import Catalog
 from tallystick.event.model import Event, NewEvent
+from tallystick.event.typed import Erased, TypedEvent
 from tallystick.opening import accept_loss, open, refill
 from tallystick.store.commit import Appended
 from tallystick.store.expectation import ANY, NO_STREAM, Expected
@@ -10,6 +11,7 @@ from tallystick.store.ledger import Head
 from tallystick.store.page import Page
 from tallystick.store.selection import Selection, select
 from tallystick.store.store import Store
+from tallystick.store.typed_reader import TypedReader
 
 __version__ = "0.1.0"
 
@@ -18,6 +20,7 @@ __all__ = [
     "NO_STREAM",
     "Appended",
     "Catalog",
+    "Erased",
     "Event",
     "Expected",
     "Head",
@@ -25,6 +28,8 @@ __all__ = [
     "Page",
     "Selection",
     "Store",
+    "TypedEvent",
+    "TypedReader",
     "accept_loss",
     "errors",
     "open",

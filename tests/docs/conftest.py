@@ -42,7 +42,7 @@ class Stage:
         for block in played:
             if block.language == "python":
                 source = "\n" * (block.line - 1) + block.text  # so that a traceback names the line of the page
-                exec(compile(source, page, "exec"), self.names)
+                exec(compile(source, page, "exec", dont_inherit=True), self.names)
             else:
                 self.shell(page, block)
         return len(played)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-MENTION = re.compile(r"\b(EVT|LH|CP|RUN|COM|PIPE|SAFE)-(\d\d)\b", re.IGNORECASE)
+MENTION = re.compile(r"\b(EVT|LH|CP|RUN|COM|PIPE|SAFE|TAG)-(\d\d)\b", re.IGNORECASE)
 ROWS = Path("docs/requirements-rows.json")
 PAGE = Path("docs/requirements.md")
 AREAS = {
@@ -26,6 +26,7 @@ AREAS = {
     "COM": "Community logs",
     "PIPE": "The data pipeline",
     "SAFE": "Never wrong in silence",
+    "TAG": "Tags, conditions and deciders",
 }
 _OPENING = """\
 # Requirements and the tests that name them

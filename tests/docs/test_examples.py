@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-PAGES = ["README.md", "docs/tutorial.md", "docs/state.md", "docs/projections.md", "docs/commands.md"]
+PAGES = [
+    "README.md",
+    "docs/tutorial.md",
+    "docs/state.md",
+    "docs/projections.md",
+    "docs/commands.md",
+    "docs/deciders.md",
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -15,7 +15,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tallystick import errors, opening, state
 from tallystick.aio.writer_thread import WriterThread
-from tallystick.event.model import Event, NewEvent
+from tallystick.event.model import Appendable, Event
+from tallystick.store import new_events
 from tallystick.store.commit import Appended
 from tallystick.store.events import PAGE_EVENTS
 from tallystick.store.expectation import ANY, Expected
@@ -89,23 +90,22 @@ class AsyncStore:
     # --- writing ---------------------------------------------------------------------------------------------------
 
     async def append(
-        self, stream: str, events: NewEvent | Sequence[NewEvent], *, expected: Expected | int = ANY
+        self, stream: str, events: Appendable | Sequence[Appendable], *, expected: Expected | int = ANY
     ) -> Appended:
         """Append to one stream, all or nothing, and wait until it is on disk."""
-        one = isinstance(events, NewEvent) or not isinstance(events, Iterable)  # other things are refused by name
-        given: Any = [events] if one else list(events)  # type: ignore[arg-type]
+        given = new_events.listed(events)
         if self._committer.is_full:
             await self._committer.room()
         return (await self._committer.enqueue(Request([Part(stream, given, expected)])))[0]
 
     async def append_batch(
-        self, stream: str, events: Sequence[NewEvent], *, expected: Expected | int = ANY
+        self, stream: str, events: Sequence[Appendable], *, expected: Expected | int = ANY
     ) -> Appended:
         """Append several events to one stream: `append` under the name that one expects for a batch."""
         return await self.append(stream, events, expected=expected)
 
     async def append_all(
-        self, parts: Iterable[tuple[str, Sequence[NewEvent], Expected | int] | Part]
+        self, parts: Iterable[tuple[str, Sequence[Appendable], Expected | int] | Part]
     ) -> list[Appended]:
         """Append to several streams in one commit, all or nothing: (stream, events, expected) each."""
         given = [part if isinstance(part, Part) else Part(*part) for part in parts]

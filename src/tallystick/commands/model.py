@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tallystick.event.model import NewEvent
+from tallystick.event.model import Appendable
 from tallystick.store.idempotency import CommandKey
 from tallystick.store.prepare import Part
 from tallystick.store.store import Store
@@ -28,7 +28,7 @@ class Decision(msgspec.Struct, frozen=True):
     `require` names streams that the handler has read, each with the seq at which it must still end.
     """
 
-    parts: Sequence[tuple[str, Sequence[NewEvent], int] | Part]
+    parts: Sequence[tuple[str, Sequence[Appendable], int] | Part]
     response: Any
     require: tuple[tuple[str, int], ...] = ()
 

@@ -7,9 +7,9 @@ the winner's response. A handler that raises stores nothing, and may run again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from types import NoneType
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -17,12 +17,22 @@ from tallystick import errors
 from tallystick.commands.model import Answer, Context, Decision, Handler
 from tallystick.event import canonical, limits, names
 from tallystick.event.model import NewEvent
+from tallystick.store import new_events
+from tallystick.store.backoff import Backoff
 from tallystick.store.commit import Outcome, Transaction
 from tallystick.store.idempotency import ERASED_RESPONSE, CommandKey, CommandRecord
 from tallystick.store.prepare import Part, Request, part_of
 from tallystick.store.store import Store
 
 CONFLICT_TRIES = 10
+RETRIED = (errors.Conflict, errors.CommandRepeated)
+
+T = TypeVar("T")
+Attempts: TypeAlias = Generator[Request, Outcome, T]
+"""Requests to submit, each after the outcome of the one before, and in the end a result.
+
+Who submits them is left open, so that it is the same for a store and for a store in an event loop.
+"""
 
 
 class Commands:
@@ -41,17 +51,43 @@ class Commands:
         The same key with another request raises `IdempotencyKeyReuse`. After a `Conflict` the handler decides again on
         the streams as they are then, a bounded number of times. It must have no effect but its decision.
         """
-        _check_key(key)
+        check_key(key)
+        stamp = {"idempotency_key": key.key, "actor_id": key.actor} | ({"org": key.org} if key.org else {})
+
+        def decide(now: int) -> Decision:
+            return handler(Context(self._store, key, request, now))
+
+        return carry_out(self._store, self.attempts(decide, key=key, request=request, stamp=stamp))
+
+    def attempts(
+        self, decide: Callable[[int], Decision], *, key: CommandKey | None, request: Any, stamp: dict[str, Any]
+    ) -> Attempts[Answer]:
+        """Decide at a time, and again after each conflict: what to submit, each after the outcome of the one before.
+
+        `stamp` is meta for every event that does not have its own. Without a key nothing is recorded.
+        """
         request_hash = hashlib.sha256(canonical.encode_state(request)).digest()
-        for last in (False,) * (self._conflict_tries - 1) + (True,):
-            if (stored := self._stored(key, request_hash)) is not None:
+        backoff = Backoff("command", tries_max=self._conflict_tries - 1)
+        while True:
+            if key is not None and (stored := self._stored(key, request_hash)) is not None:
                 return stored
-            outcome = self._decide(key, request, request_hash, handler)
-            if isinstance(outcome, Answer):
-                return outcome
-            if last or not isinstance(outcome, (errors.Conflict, errors.CommandRepeated)):
+            now = _checked_time(self._clock())
+            decision = _checked(decide(now))
+            response = canonical.encode_state(decision.response)
+            if len(response) > limits.EVENT_BYTES_MAX:
+                size, limit = len(response), limits.EVENT_BYTES_MAX
+                raise errors.TooLarge(what="the response", size=size, unit="bytes", limit=limit)
+            parts = [self._part(part, stamp) for part in decision.parts]
+            record = None if key is None else CommandRecord(key, request_hash, response, now)
+            if parts:
+                outcome = yield Request(parts, require=decision.require, command=record)
+            else:
+                outcome = self._record(decision, record)
+            if not isinstance(outcome, errors.TallyError):
+                ranges = tuple((done.stream, done.first_seq, done.last_seq) for done in outcome)
+                return Answer(canonical.decode(response), False, ranges)
+            if not isinstance(outcome, RETRIED) or not backoff.pause():
                 raise outcome
-        raise AssertionError("the loop above returns or raises")
 
     def _stored(self, key: CommandKey, request_hash: bytes) -> Answer | None:
         record = self._store.log.commands.load(key)
@@ -63,35 +99,33 @@ class Commands:
             return Answer(None, True, record.ranges, erased=True)
         return Answer(canonical.decode(record.response), True, record.ranges)
 
-    def _decide(
-        self, key: CommandKey, request: Any, request_hash: bytes, handler: Handler
-    ) -> Answer | errors.TallyError:
-        now = _checked_time(self._clock())
-        decision = handler(Context(self._store, key, request, now))
-        if type(decision) is not Decision:
-            raise errors.InvalidValue(what="decision", value=names.display(decision), must="a commands.Decision")
-        response = canonical.encode_state(decision.response)
-        if len(response) > limits.EVENT_BYTES_MAX:
-            raise errors.TooLarge(what="the response", size=len(response), unit="bytes", limit=limits.EVENT_BYTES_MAX)
-        _check_lists(decision)
-        for required in decision.require:
-            _check_required(required)
-        parts = [_part(part, key) for part in decision.parts]
-        outcome = self._commit(parts, decision, CommandRecord(key, request_hash, response, now))
-        if isinstance(outcome, errors.TallyError):
-            return outcome
-        ranges = tuple((done.stream, done.first_seq, done.last_seq) for done in outcome)
-        return Answer(canonical.decode(response), False, ranges)
+    def _part(self, given: Any, stamp: dict[str, Any]) -> Part:
+        part = part_of(given)
+        events = new_events.checked(part.events, self._store.catalog)
+        return Part(part.stream, [_stamped(event, stamp) for event in events], part.expected)
 
-    def _commit(self, parts: list[Part], decision: Decision, record: CommandRecord) -> Outcome:
-        if parts:
-            return self._store.submit([Request(parts, require=decision.require, command=record)])[0]
+    def _record(self, decision: Decision, record: CommandRecord | None) -> Outcome:
+        """Record a command that appends nothing."""
+        if record is None:
+            return []
         if self._store.log.readonly:
             raise errors.ReadOnly(reason=f"{self._store.log.url} was opened for reading")
         return self._store.log.commit([Transaction([], require=decision.require, command=record)])[0]
 
 
-def _check_key(key: CommandKey) -> None:
+def carry_out(store: Store, attempts: Attempts[T]) -> T:
+    """Submit each request of some attempts, and return what they come to."""
+    try:
+        request = next(attempts)
+        while True:
+            request = attempts.send(store.submit([request])[0])
+    except StopIteration as done:
+        found: T = done.value
+        return found
+
+
+def check_key(key: CommandKey) -> None:
+    """Refuse a key that is not one, or with a name that no engine can store."""
     if type(key) is not CommandKey:
         raise errors.InvalidValue(what="key", value=names.display(key), must="a commands.CommandKey")
     for name, value in msgspec.structs.asdict(key).items():
@@ -106,11 +140,16 @@ def _checked_time(now: object) -> int:
     return now
 
 
-def _check_lists(decision: Decision) -> None:
+def _checked(decision: Decision) -> Decision:
+    if type(decision) is not Decision:
+        raise errors.InvalidValue(what="decision", value=names.display(decision), must="a commands.Decision")
     for name in ("parts", "require"):
         given = getattr(decision, name)
         if not isinstance(given, (tuple, list)):
             raise errors.InvalidValue(what=f"{name} of a decision", value=names.display(given), must="a list")
+    for required in decision.require:
+        _check_required(required)
+    return decision
 
 
 def _check_required(required: object) -> None:
@@ -123,21 +162,8 @@ def _check_required(required: object) -> None:
         raise errors.InvalidValue(what="seq of a requirement", value=names.display(seq), must="a number from 0 on")
 
 
-def _part(given: Any, key: CommandKey) -> Part:
-    part = part_of(given)
-    if not isinstance(part.events, (tuple, list)):
-        raise errors.InvalidValue(
-            what="events", value=names.display(part.events), must="a list of at least one NewEvent"
-        )
-    return Part(part.stream, [_traced(event, key) for event in part.events], part.expected)
-
-
-def _traced(event: NewEvent, key: CommandKey) -> NewEvent:
-    """The event with the actor, the org and the key in its meta, unless its meta has them.
-
-    Anything that is not an event, or whose meta is not an object, is passed on: the store refuses it.
-    """
-    if type(event) is not NewEvent or not isinstance(event.meta, (dict, NoneType)):
+def _stamped(event: NewEvent, stamp: dict[str, Any]) -> NewEvent:
+    """The event with more meta. If its meta is not an object, it is passed on: the store refuses it."""
+    if not isinstance(event.meta, (dict, NoneType)):
         return event
-    known = {"idempotency_key": key.key, "actor_id": key.actor} | ({"org": key.org} if key.org else {})
-    return msgspec.structs.replace(event, meta=known | (event.meta or {}))
+    return msgspec.structs.replace(event, meta=stamp | (event.meta or {}))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tallystick.errors.base import *
 from tallystick.errors.commands import *
 from tallystick.errors.community import *
+from tallystick.errors.decide import *
 from tallystick.errors.given import *
 from tallystick.errors.lifecycle import *
 from tallystick.errors.pipeline import *

@@ -51,6 +51,8 @@ class Catalog:
         self.closed = closed
         self._entries: dict[str, EventType] = {}
         self._grown: dict[str, EventType] = {}  # the types past version 1: only these can be outdated
+        self._renamed: dict[str, str] = {}
+        self._names: dict[type[BaseModel], dict[str, int]] = {}  # the types of each model, with its highest version
         self._tenants: dict[str, bool] = {}
 
     # --- filling ---------------------------------------------------------------------------------------------------
@@ -78,6 +80,8 @@ class Catalog:
             raise errors.InvalidValue(what=f"version of {type_}", value=version, must=must)
         entry.models[version] = model
         entry.validators[version] = model.__pydantic_validator__.validate_json
+        known = self._names.setdefault(model, {})
+        known[type_] = max(version, known.get(type_, version))
         self._grow(type_, version)
 
     def upcaster(self, type_: str, *, from_version: int) -> Callable[[UpcasterT], UpcasterT]:
@@ -97,13 +101,33 @@ class Catalog:
 
         return decorate
 
+    def rename(self, old: str, *, to: str) -> None:
+        """Events of the type `old` have the versions, models and upcasters of the registered type `to`.
+
+        Stored events keep their type. A typed reader gives them as the models of `to`.
+        """
+        names.check_type(old)
+        entry = self._entries.get(to)
+        if entry is None or to in self._renamed:
+            raise errors.InvalidValue(what=f"new name of {old}", value=to, must="a type that is registered already")
+        if self._entries.get(old, entry) is not entry or old == to:
+            must = "a type that is not registered, renamed once"
+            raise errors.InvalidValue(what=f"type renamed to {to}", value=old, must=must)
+        self._entries[old] = entry
+        self._renamed[old] = to
+        self._grow(to, entry.current)
+
     def include(self, other: Catalog) -> None:
-        """Add every type, upcaster and kind of another catalog."""
+        """Add every type, upcaster, new name and kind of another catalog."""
         for type_, entry in other._entries.items():
+            if type_ in other._renamed:
+                continue
             for version, model in entry.models.items():
                 self.register(type_, model, version=version)
             for version, upcaster in entry.upcasters.items():
                 self.upcaster(type_, from_version=version)(upcaster)
+        for old, new in other._renamed.items():
+            self.rename(old, to=new)
         self._tenants |= other._tenants
 
     def declare_kind(self, kind: str, *, tenant: bool) -> None:
@@ -113,13 +137,16 @@ class Catalog:
         self._tenants[kind] = tenant
 
     def _entry(self, type_: str) -> EventType:
+        if type_ in self._renamed:
+            must = f"registered as {self._renamed[type_]}, its new name"
+            raise errors.InvalidValue(what="event type", value=type_, must=must)
         return self._entries.setdefault(type_, EventType())
 
     def _grow(self, type_: str, version: int) -> None:
         entry = self._entries[type_]
         entry.current = max(entry.current, version)
         if entry.current > 1:
-            self._grown[type_] = entry
+            self._grown |= {name: entry for name, known in self._entries.items() if known is entry}
 
     # --- asking ----------------------------------------------------------------------------------------------------
 
@@ -137,6 +164,24 @@ class Catalog:
         """The version that new events of a type get; None if the type is not in the catalog."""
         entry = self._entries.get(type_)
         return None if entry is None else entry.current
+
+    def name_of(self, model: type[BaseModel]) -> tuple[str, int]:
+        """The type and version that instances of a model are appended as; refused if there is not exactly one type."""
+        known = self._names.get(model, {})
+        if len(known) != 1:
+            found = f"is registered as {', '.join(sorted(known))}" if known else "is not in the catalog of the store"
+            must = "an instance of a model that is registered as one type, or a NewEvent"
+            raise errors.InvalidValue(what="event", value=f"{model.__name__}, which {found}", must=must)
+        ((type_, version),) = known.items()
+        return type_, version
+
+    def new_name(self, type_: str) -> str:
+        """The name that a type has now."""
+        return self._renamed.get(type_, type_)
+
+    def names_of(self, type_: str) -> frozenset[str]:
+        """A type and its old names."""
+        return frozenset({type_} | {old for old, new in self._renamed.items() if new == type_})
 
     def is_tenant(self, kind: str) -> bool:
         """Whether streams of a kind belong to tenants. An undeclared kind counts as one: the safe side."""
@@ -160,17 +205,10 @@ class Catalog:
             if self.closed and not type_.startswith(names.RESERVED):
                 raise errors.UnknownType(type=type_, version=version)
             return
-        validate = entry.validators.get(version)
-        if validate is None:
-            raise errors.UnknownType(type=type_, version=version)
-        try:
-            validate(payload, strict=True)
-        except Exception as problem:
-            pointer, reason = _why(problem)
-        else:
-            return
-        # Raised out here, so that no traceback leads to pydantic's error, which holds the payload's values.
-        raise errors.SchemaViolation(type=type_, version=version, pointer=pointer, reason=reason)
+        _, misfit = _instance(type_, version, payload, entry)
+        if misfit is not None:  # raised out here: no traceback leads to pydantic's error, which holds the values
+            pointer, reason = misfit
+            raise errors.SchemaViolation(type=type_, version=version, pointer=pointer, reason=reason)
 
     def payload_of(self, model: Any) -> dict[str, Any]:
         """The JSON object of an instance of a Pydantic model; anything else is refused."""
@@ -228,13 +266,28 @@ class Catalog:
         entry = self._entries.get(type_)
         return data if entry is None else _lift(type_, version, data, entry, place="")
 
+    def instance(self, event: Event) -> Any:
+        """The payload of an event that was upcast, as an instance of its model; plain data if its type has no entry."""
+        entry = self._entries.get(event.type)
+        if entry is None or event.payload is None:
+            return event.data
+        version, payload = event.version, event.payload
+        if version < entry.current:
+            version, payload = entry.current, msgspec.json.encode(event.data)
+        found, misfit = _instance(event.type, version, payload, entry)
+        if misfit is not None:
+            raise errors.PayloadMisfit(
+                type=event.type, version=version, stream=event.stream, seq=event.seq, reason=misfit[1]
+            )
+        return found
+
     def upcaster_digest(self, types: Iterable[str] | None = None) -> bytes:
         """SHA-256 over the upcasters of these types (None: of all): versions, names, source, not what they call."""
         digest = hashlib.sha256()
         for type_ in sorted(self._entries if types is None else set(types)):
             entry = self._entries.get(type_)
             for version, upcaster in sorted(entry.upcasters.items()) if entry else ():
-                source = hashlib.sha256(_source(upcaster)).hexdigest()
+                source = hashlib.sha256(source_of(upcaster)).hexdigest()
                 digest.update(f"{type_}\n{version}\n{_qualified(upcaster)}\n{source}\n".encode())
         return digest.digest()
 
@@ -292,6 +345,17 @@ def _lift(type_: str, version: int, data: dict[str, Any], entry: EventType, *, p
     return data
 
 
+def _instance(type_: str, version: int, payload: bytes, entry: EventType) -> tuple[Any, tuple[str, str] | None]:
+    """The instance of the model of a version, or where and why the payload does not match."""
+    validate = entry.validators.get(version)
+    if validate is None:
+        raise errors.UnknownType(type=type_, version=version)
+    try:
+        return validate(payload, strict=True), None
+    except Exception as problem:
+        return None, _why(problem)
+
+
 def _why(problem: Exception) -> tuple[str, str]:
     """Where and why a payload does not match, without quoting it."""
     from pydantic import ValidationError
@@ -325,8 +389,8 @@ def _qualified(function: Callable[..., Any]) -> str:
     return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
 
-def _source(function: Callable[..., Any]) -> bytes:
-    """The source of a function, or its byte code if there is no source, as in an interactive session."""
+def source_of(function: Callable[..., Any]) -> bytes:
+    """The source of a function or class, or its byte code if there is no source, as in an interactive session."""
     try:
         return textwrap.dedent(inspect.getsource(function)).encode()
     except (OSError, TypeError):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
 from tallystick import errors
 from tallystick.event import canonical
+
+if TYPE_CHECKING:  # see `is_model`
+    from pydantic import BaseModel
 
 Draft: TypeAlias = "tuple[str, int, bytes, int, bytes, bytes, bytes, bytes | None]"
 """What an appender has decided about an event: the fields that `InDraft` numbers."""
@@ -64,6 +68,16 @@ class NewEvent(msgspec.Struct, frozen=True):
     id: bytes | uuid.UUID | None = None
     time: int | None = None
     signature: bytes | None = None
+
+
+Appendable: TypeAlias = "NewEvent | BaseModel"
+"""What can be appended: an event, or an instance of a model that the catalog of the store has a type for."""
+
+
+def is_model(kind: type) -> bool:
+    """Whether a class is a Pydantic model. Pydantic takes 0.1 s to import, and without it nothing is one."""
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and issubclass(kind, pydantic.BaseModel)
 
 
 class About(msgspec.Struct, frozen=True, gc=False):

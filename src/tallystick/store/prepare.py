@@ -17,8 +17,8 @@ import msgspec
 
 from tallystick import errors
 from tallystick.event import canonical, chain, ids, limits, names, profiles
-from tallystick.event.model import Draft, Event, InDraft, NewEvent
-from tallystick.store import expectation, fields
+from tallystick.event.model import Appendable, Draft, Event, InDraft, NewEvent
+from tallystick.store import expectation, fields, new_events
 from tallystick.store.commit import SourceMark, Transaction, Write
 from tallystick.store.expectation import Expected
 from tallystick.store.idempotency import CommandRecord
@@ -39,6 +39,7 @@ class TypeCatalog(Protocol):
     def current_version(self, type_: str) -> int | None: ...
     def validate(self, type_: str, version: int, payload: bytes) -> None: ...
     def version_of(self, type_: str, model: Any) -> int | None: ...
+    def name_of(self, model: Any) -> tuple[str, int]: ...
     def payload_of(self, model: Any) -> dict[str, Any]: ...
     def upcast(self, events: list[Event]) -> list[Event]: ...
     def is_tenant(self, kind: str) -> bool: ...
@@ -60,7 +61,7 @@ class Part(msgspec.Struct):
     """
 
     stream: str
-    events: Sequence[NewEvent]
+    events: Sequence[Appendable]
     expected: Expected | int = expectation.ANY
     stamped: frozenset[str] = frozenset()
 
@@ -139,10 +140,9 @@ class Preparer:
 
     def _batch(self, requests: Sequence[Request]) -> list[Transaction | errors.TallyError]:
         if len(requests) == 1 or not _surely_sound(requests):
-            for request in requests:
-                self._check_request(request)
+            requests = list(map(self._checked, requests))
         parts = [part for request in requests for part in request.parts]
-        events = [event for part in parts for event in part.events]
+        events: list[Any] = [event for part in parts for event in part.events]
         drafts, metas = self._drafts(events, [part for part in parts for _ in part.events])
         self._scan(parts, drafts)
         if metas[0] is None and [event.id for event in events].count(None) == len(events):  # most appends are this
@@ -170,23 +170,22 @@ class Preparer:
             at = upto
         return writes
 
-    def _check_request(self, request: Request) -> None:
+    def _checked(self, request: Request) -> Request:
+        """The request, its models as events of their types; anything that is not a request of a user is refused."""
         if not request.parts:
             raise errors.InvalidValue(what="parts", value=[], must="at least one (stream, events, expected)")
-        for part in request.parts:
-            self._check_part(part, control=request.control)
-        size = sum(len(part.events) for part in request.parts)
+        parts = [self._checked_part(part, control=request.control) for part in request.parts]
+        size = sum(len(part.events) for part in parts)
         if size > limits.COMMIT_EVENTS_MAX:
             raise errors.TooLarge(what="the append", size=size, unit="events", limit=limits.COMMIT_EVENTS_MAX)
+        return msgspec.structs.replace(request, parts=parts)
 
-    def _check_part(self, part: Part, *, control: bool) -> None:
+    def _checked_part(self, part: Part, *, control: bool) -> Part:
         kind = names.stream_kind(part.stream)
         if names.is_reserved(kind) and not control:
             raise errors.ReservedName(name=part.stream)
-        found = set(map(type, part.events)) if isinstance(part.events, (list, tuple)) else {type(part.events)}
-        if found != {NewEvent}:
-            given = ", ".join(sorted(kind.__name__ for kind in found)) or "nothing"
-            raise errors.InvalidValue(what="events", value=given, must="a list of at least one NewEvent")
+        events = new_events.checked(part.events, self.catalog)
+        return part if events is part.events else msgspec.structs.replace(part, events=events)
 
     def _drafts(
         self, events: Sequence[NewEvent], parts: Sequence[Part]

@@ -13,8 +13,8 @@ import msgspec
 
 from tallystick import errors
 from tallystick.event import names, profiles
-from tallystick.event.model import Event, NewEvent
-from tallystick.store import control, iterate, leases, side_check, tables, verify, views
+from tallystick.event.model import Appendable, Event, NewEvent
+from tallystick.store import control, iterate, leases, new_events, side_check, tables, verify, views
 from tallystick.store.commit import Appended, Outcome, Transaction
 from tallystick.store.events import EventLog
 from tallystick.store.expectation import ANY, Expected
@@ -70,15 +70,17 @@ class Store(Reader):
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
-    def append(self, stream: str, events: NewEvent | Sequence[NewEvent], *, expected: Expected | int = ANY) -> Appended:
+    def append(
+        self, stream: str, events: Appendable | Sequence[Appendable], *, expected: Expected | int = ANY
+    ) -> Appended:
         """Append to one stream, all or nothing. `expected` is a seq, `NO_STREAM` or `ANY`; if it is wrong: `Conflict`.
 
-        Events that are stored already with the same id and content are not written again, so every retry is safe.
+        An instance of a model is appended as an event of the type that the catalog has for it. Events that are stored
+        already with the same id and content are not written again, so every retry is safe.
         """
-        given = [events] if type(events) is NewEvent or not isinstance(events, Iterable) else list(events)
-        return self._one(Request([Part(stream, given, expected)]))[0]
+        return self._one(Request([Part(stream, new_events.listed(events), expected)]))[0]
 
-    def append_all(self, parts: Iterable[tuple[str, Sequence[NewEvent], Expected | int] | Part]) -> list[Appended]:
+    def append_all(self, parts: Iterable[tuple[str, Sequence[Appendable], Expected | int] | Part]) -> list[Appended]:
         """Append to several streams in one commit, all or nothing: (stream, events, expected) each."""
         return self._one(Request(list(map(part_of, parts))))
 

@@ -1,39 +1,58 @@
-"""Tests of a projection: given these events, when these come, then these states.
+"""Tests of a projection: given these events, when these come, then these states, or these rows of its tables.
 
 Scenario(Balance()).given(placed(3)).when(paid(2)).then({"c1": {"open": 1}})
+Scenario(OpenOrders()).when(placed(3)).then_rows("SELECT amount FROM {orders}", [(3,)])
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tallystick import Catalog, Event, NewEvent, Store, errors, open
+from tallystick import Catalog, Event, Store, errors, open
 from tallystick.event import canonical
-from tallystick.projections import Live, Projection, ViewReader, model
+from tallystick.event.model import Appendable
+from tallystick.projections import Live, Projection, TableProjection, TableRunner, ViewReader, model
 from tallystick.testing.clock import ManualClock
+from tallystick.testing.difference import difference
 
 STREAM = "test/1"
 
 
 class Scenario:
-    """One projection and a new store. Events go to `test/1` unless you name a stream."""
+    """One projection and a new store. Events go to `test/1` unless you name a stream.
+
+    Tables need a database: their store is a SQLite file in a temporary directory, which goes with the scenario.
+    """
 
     def __init__(self, projection: Projection, *, catalog: Catalog | None = None) -> None:
         self.projection = projection
-        self.store: Store = open("memory:", catalog=catalog, clock=ManualClock())
+        self._tables: TableRunner | None = None
+        if isinstance(projection, TableProjection):
+            place = tempfile.mkdtemp()
+            self.store: Store = open(f"sqlite:{place}/log.db", catalog=catalog, clock=ManualClock())
+            weakref.finalize(self, _remove, self.store, place)
+            self._tables = TableRunner(self.store, projection)
+        else:
+            self.store = open("memory:", catalog=catalog, clock=ManualClock())
         self._before: dict[str, Any] = {}
 
-    def given(self, *events: NewEvent, stream: str = STREAM) -> Scenario:
+    def given(self, *events: Appendable, stream: str = STREAM) -> Scenario:
         """Events that happened before. They are applied; `then` looks only at what changes later."""
         self.when(*events, stream=stream)
-        self._before = self.states()
+        self._before = {} if self._tables else self.states()
         return self
 
-    def when(self, *events: NewEvent, stream: str = STREAM) -> Scenario:
+    def when(self, *events: Appendable, stream: str = STREAM) -> Scenario:
         """Events that happen now. The projection is also folded twice: see `check_fold`."""
         if events:
             self.store.append(stream, list(events))
+        if self._tables is not None:
+            self._tables.catch_up()
+            return self
         check_fold(self.projection, self.store.events())
         Live(self.store, self.projection).catch_up()
         return self
@@ -41,10 +60,22 @@ class Scenario:
     def then(self, changed: dict[str, Any]) -> Scenario:
         """Assert that exactly these states are new or changed, compared as canonical JSON."""
         found = {key: state for key, state in self.states().items() if _differs(state, key, self._before)}
-        assert _texts(found) == _texts(changed), f"{self.projection.name} gave {found!r}, not {changed!r}"
+        assert _texts(found) == _texts(changed), difference(
+            f"{self.projection.name} changed other states", expected=_lines(changed), found=_lines(found)
+        )
         return self
 
-    def then_refused(self, kind: type[errors.TallyError], *events: NewEvent, stream: str = STREAM) -> Scenario:
+    def then_rows(self, query: str, rows: Sequence[Sequence[Any]]) -> Scenario:
+        """Assert that a query on the tables of the projection gives exactly these rows, in this order."""
+        if self._tables is None:
+            raise errors.ProjectionInvalid(name=self.projection.name, reason="it owns no tables: use then()")
+        found = self._tables.query(query)
+        expected = list(map(tuple, rows))
+        what = f"{self.projection.name} has other rows"
+        assert found == expected, difference(what, expected=expected, found=found)
+        return self
+
+    def then_refused(self, kind: type[errors.TallyError], *events: Appendable, stream: str = STREAM) -> Scenario:
         """Assert that the projection refuses these events with this error."""
         try:
             self.when(*events, stream=stream)
@@ -85,3 +116,12 @@ def _differs(state: Any, key: str, before: dict[str, Any]) -> bool:
 
 def _texts(states: dict[str, Any]) -> dict[str, bytes]:
     return {key: canonical.encode_state(state) for key, state in states.items()}
+
+
+def _lines(states: dict[str, Any]) -> list[str]:
+    return [f"{key!r}: {states[key]!r}" for key in sorted(states)]
+
+
+def _remove(store: Store, place: str) -> None:
+    store.close()
+    shutil.rmtree(place, ignore_errors=True)

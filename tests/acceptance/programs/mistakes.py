@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from tallystick import ANY, NO_STREAM, Appended, Expected, NewEvent, Store, aio, errors
+from pydantic import BaseModel
+
+from tallystick import ANY, NO_STREAM, Appended, Expected, NewEvent, Store, TypedReader, aio, errors
 from tallystick.errors import Conflict
 from tallystick.store.commit import Write
+
+
+class Opened(BaseModel):
+    """A model."""
+
+    owner: str
+
+
+class Paid(BaseModel):
+    """Another one."""
+
+    cents: int
 
 
 def raise_errors() -> None:
@@ -48,3 +62,13 @@ def expect(done: Appended) -> list[Expected]:
     Write("order/1", [], done.seq)  # refused: arg-type
     Write("order/1", [], Expected(done.seq))
     return [ANY, NO_STREAM, done.seq]  # refused: list-item
+
+
+def read_typed(store: Store) -> None:
+    """The data of a typed event are the models in the brackets; only events and models are appended."""
+    for event in TypedReader[Opened | Paid](store).events():
+        event.data.cents  # refused: union-attr  # noqa: B018
+        if isinstance(event.data, Paid):
+            event.data.owner  # refused: attr-defined  # noqa: B018
+    store.append("order/1", [Opened(owner="Ada"), NewEvent("order.noted", {})])
+    store.append("order/1", [Opened(owner="Ada"), {"cents": 1}])  # refused: list-item

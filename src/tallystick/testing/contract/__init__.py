@@ -35,6 +35,7 @@ THEMES = (
     "views",
     "projections",
     "commands",
+    "deciders",
     "damage",
     "transfer",
     "readers",
@@ -51,6 +52,7 @@ from tallystick.testing.contract.commands import RunningCommandContract  # noqa:
 from tallystick.testing.contract.concurrency import ConcurrencyContract  # noqa: E402
 from tallystick.testing.contract.cursors import CursorContract  # noqa: E402
 from tallystick.testing.contract.damage import DamageContract  # noqa: E402
+from tallystick.testing.contract.deciders import DeciderContract  # noqa: E402
 from tallystick.testing.contract.durability import DurabilityContract  # noqa: E402
 from tallystick.testing.contract.expectations import ExpectationContract  # noqa: E402
 from tallystick.testing.contract.filters import FilterContract  # noqa: E402
@@ -106,6 +108,7 @@ class AllContracts(
     ProjectionContract,
     ConsumerContract,
     RunningCommandContract,
+    DeciderContract,
     DamageContract,
     TransferContract,
     ReaderContract,
