@@ -5,7 +5,6 @@ Costs are processor time of all processes, without the start of the session: on 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from pyspark.sql import SparkSession
 import tallystick
 from bench import payloads
 from bench.harness import Bar, Row, Spec, measures
+from bench.spark import driver_memory
 from bench.spark.costs import Job, measured
 from bench.spark.logs import Log, Turnover, build, few_streams, hot_stream, many_streams, nowhere
 from bench.workshop import QUICK, Workshop, remove
@@ -27,7 +27,6 @@ from tallystick.projections.summary import Summary, count, max_, payload, sum_
 ROUNDS = 3
 SIZES, SIZES_QUICK = (1_000_000, 4_000_000, 10_000_000), (20_000, 80_000, 200_000)
 ODD, ODD_QUICK = 1_000_000, 50_000
-_MB = 1 << 20
 
 
 class Orders(Summary):
@@ -60,10 +59,10 @@ GROWS = Spec(
     note="the worst of all jobs",
 )
 DRIVER = Spec(
-    name="driver's memory behind all jobs, largest log over the smallest",
+    name="driver's memory after all jobs, largest log over the smallest",
     unit="x",
     bar=Bar("value", "<=", 1.2),
-    note="this process, and the JVM's heap once garbage is collected",
+    note="a driver with an executor of its own: the process, and the JVM's heap after garbage collection",
 )
 MANY = Spec(
     name="verify: a stream for each event over ten streams",
@@ -88,9 +87,9 @@ def costs(workshop: Workshop) -> Iterator[Row]:
     for events in SIZES_QUICK if workshop.scale == QUICK else SIZES:
         log = Log(events, f"files:{workshop.place('log')}", workshop.place("archive"))
         build(log.url, events)
-        for job, work in _jobs(spark, log).items():
+        for job, work in jobs(spark, log).items():
             found[job].append(measured({events: work}, rounds=ROUNDS)[events])
-        memory.append(_memory(spark))
+        memory.append(driver_memory.after_all_jobs(log))
         remove(log.place)
         remove(Path(log.url.removeprefix("files:")))
     spark.stop()
@@ -98,7 +97,7 @@ def costs(workshop: Workshop) -> Iterator[Row]:
         yield spec.row(
             _each(found[job][-1]), note="; ".join(f"{one.events:,} events: {_told(one)}" for one in found[job])
         )
-    grown = {job: _each(jobs[-1]) / _each(jobs[-2]) for job, jobs in found.items()}
+    grown = {job: _each(its[-1]) / _each(its[-2]) for job, its in found.items()}
     yield GROWS.row(max(grown.values()), note=", ".join(f"{job} {grown[job]:.2f}" for job in grown))
     yield DRIVER.row(memory[-1] / memory[0], note=", ".join(f"{size:,.0f} MB" for size in memory))
 
@@ -112,14 +111,13 @@ def forms(workshop: Workshop) -> Iterator[Row]:
         _archived(spark, workshop, count_, stream_of) for stream_of in (few_streams, many_streams, None, hot_stream)
     )
     verified = {
-        log.url: measured({count_: _jobs(spark, log)["verify"]}, rounds=ROUNDS)[count_]
-        for log in (ten, many, even, hot)
+        log.url: measured({count_: jobs(spark, log)["verify"]}, rounds=ROUNDS)[count_] for log in (ten, many, even, hot)
     }
-    rebuilt = {log.url: measured({count_: _jobs(spark, log)["rebuild"]}, rounds=ROUNDS)[count_] for log in (even, hot)}
+    rebuilt = {log.url: measured({count_: jobs(spark, log)["rebuild"]}, rounds=ROUNDS)[count_] for log in (even, hot)}
     spark.stop()
     note = ", ".join(f"{_each(verified[log.url]):.1f} µs" for log in (ten, many))
     yield MANY.row(_each(verified[many.url]) / _each(verified[ten.url]), note=f"{count_:,} events: {note}")
-    waits = [jobs[hot.url].best.seconds / jobs[even.url].best.seconds for jobs in (verified, rebuilt)]
+    waits = [its[hot.url].best.seconds / its[even.url].best.seconds for its in (verified, rebuilt)]
     yield HOT.row(max(waits), note=f"{count_:,} events: verify {waits[0]:.2f}, rebuild {waits[1]:.2f}")
 
 
@@ -130,7 +128,7 @@ def _archived(spark: SparkSession, workshop: Workshop, events: int, stream_of: C
     return log
 
 
-def _jobs(spark: SparkSession, log: Log) -> dict[str, Callable[[], object]]:
+def jobs(spark: SparkSession, log: Log) -> dict[str, Callable[[], object]]:
     """The jobs over a log, in an order in which the archive exists when it is read."""
     return {
         "source": lambda: nowhere(read_events(spark, log.url)),
@@ -172,16 +170,6 @@ def _each(job: Job) -> float:
 
 def _told(job: Job) -> str:
     return f"{job.told}, {job.rate:,.0f}/s"
-
-
-def _memory(spark: SparkSession) -> float:
-    """The memory of the driver in MB, after garbage collection."""
-    jvm = spark.sparkContext._jvm
-    assert jvm is not None
-    jvm.java.lang.System.gc()
-    runtime = jvm.java.lang.Runtime.getRuntime()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return float(runtime.totalMemory() - runtime.freeMemory() + pages * os.sysconf("SC_PAGE_SIZE")) / _MB
 
 
 CASES = (costs, forms)

@@ -60,7 +60,9 @@ def said(events: list[Event], size: int) -> list[dict[str, Any]]:
     """The rows of events that are checked in batches of this size."""
     pieces, make = ChainChecker(), batch_maker(COLUMNS)
     found = [one for at in range(0, len(events), size) for one in pieces.take(make(events[at : at + size]))]
-    return sorted([*found, *pieces.close()], key=repr)
+    for one in pieces.close():
+        found += chain_check.edge_rows(one) if isinstance(one, pa.RecordBatch) else [one]
+    return sorted(found, key=repr)
 
 
 @pytest.mark.security
@@ -107,6 +109,23 @@ def test_of_a_sound_log_only_edges_and_facts_are_said(tmp_path: Any) -> None:
     kinds = [one["kind"] for one in found]
     assert (kinds.count(EDGE), kinds.count(BREAK), kinds.count(SUSPECT)) == (len({*_streams(found)}), 0, 0)
     assert set(kinds) <= {EDGE, FACT, chain_check.COUNT}
+
+
+def test_an_edge_begins_a_stream_only_with_seq_1_and_the_link_of_a_first_event() -> None:
+    """PIPE-03: any other first event of a piece leaves the text that its link hashes."""
+    events = [event for event in history(random.Random(1)) if event.stream.startswith(("order/", "é/"))]
+    firsts = [next(at for at, event in enumerate(events) if event.stream == stream) for stream in ("order/o1", "é/日")]
+    events[firsts[0]] = msgspec.structs.replace(events[firsts[0]], time=0)
+    edges = {one["position"]: one for one in said(events, 100) if one["kind"] == EDGE}
+    assert [edges[events[at].position]["begins"] for at in firsts] == [False, True]
+    assert [edges[events[at].position]["rest"] is None for at in firsts] == [False, True]
+    edges = {one["stream"]: one for one in said(events[10:], 100) if one["kind"] == EDGE}
+    assert edges
+    assert not any(one["begins"] for one in edges.values())
+    for event in events[10:]:
+        if event.position == edges[event.stream.encode()]["position"]:
+            before = chain.text(event, chain.GENESIS).partition(chain.GENESIS.hex().encode())[2]
+            assert edges[event.stream.encode()]["rest"] == before
 
 
 def _streams(found: list[dict[str, Any]]) -> list[bytes]:

@@ -177,7 +177,7 @@ def _count(checked: DataFrame, found: VerifyResult) -> _Counts:
 class _Claims(NamedTuple):
     """What other records claim: heads of streams, control facts, and payloads that do not fit their checksum."""
 
-    heads: DataFrame
+    ends: DataFrame
     pruned: DataFrame
     erased: DataFrame
     sealed: DataFrame
@@ -194,14 +194,15 @@ def _check_rows(source: WholeLog, checked: DataFrame, heads: DataFrame, until: i
     control = checked.where(F.col("kind") == FACT).select(*names, "type", "payload")
     suspects = checked.where(F.col("kind") == SUSPECT).select(*names, "checksum", "gone")
     own = checked.where(F.col("kind") == PROBLEM).select(*findings.FINDING)
-    with _persisted(findings.stitch(checked)) as stitched:
+    with _persisted(findings.stitch(checked, heads)) as joined:
+        stitched, ends = joined.where(F.col("kind") != findings.HEAD), findings.unmatched_heads(joined)
         unknown = findings.unknown_facts(control, heads, until=until)
         with _persisted(_trusted(control, unknown, stitched, suspects) if counts.facts else control) as trusted:
             if source.manifest is not None:
                 _check_witnesses(source, source.manifest, control if counts.facts else None, found)
             if counts.facts:
                 found.pruned = _pruned_count(findings.pruned_claims(trusted))
-            claims = _claims(source, heads, trusted, suspects)
+            claims = _claims(source, ends, trusted, suspects)
             following = findings.with_cuts(stitched, claims.pruned) if counts.facts else findings.without_cuts(stitched)
             wrong = [own, findings.wrong_places(following)]
             if counts.facts or counts.suspects:
@@ -225,11 +226,11 @@ def _check_witnesses(source: WholeLog, listed: Manifest, control: DataFrame | No
     found.problems += [Problem("archive", reason) for reason in wrong[:PROBLEMS_MAX]]
 
 
-def _claims(source: WholeLog, heads: DataFrame, trusted: DataFrame, suspects: DataFrame) -> _Claims:
+def _claims(source: WholeLog, ends: DataFrame, trusted: DataFrame, suspects: DataFrame) -> _Claims:
     pruned = findings.pruned_claims(trusted)
     if source.manifest is not None:  # with an archive, only events that were pruned without it may be missing
         pruned = pruned.where("accepted and archive is null")
-    return _Claims(heads, pruned, findings.erased_claims(trusted), findings.sealed_claims(trusted), suspects)
+    return _Claims(ends, pruned, findings.erased_claims(trusted), findings.sealed_claims(trusted), suspects)
 
 
 def _trusted(control: DataFrame, unknown: DataFrame, stitched: DataFrame, suspects: DataFrame) -> DataFrame:
@@ -249,18 +250,17 @@ def _check_claims(
     source: WholeLog, checked: DataFrame, claims: _Claims, counts: _Counts, wrong: list[DataFrame], found: VerifyResult
 ) -> None:
     """Check the claims about single events. Events that no piece has reported are looked up in the whole log."""
-    with _persisted(findings.unmatched_heads(claims.heads, findings.stream_ends(checked))) as ends:
-        gone = claims.suspects.where("gone").select("stream", "seq")
-        still = claims.erased.join(gone, ["stream", "seq"], "left_anti")
-        named = [ends, *([still, claims.sealed] if counts.facts else [])]
-        with _persisted(findings.places(*named)) as places:
-            if count := places.count():  # otherwise every claim holds
-                there = _located(source, checked, places, count)
-                wrong = [*wrong, findings.wrong_heads(there, ends, claims.pruned)]
-                if counts.facts:
-                    wrong.append(findings.unkept_erasures(there, claims.suspects, claims.erased, claims.pruned))
-                    wrong.append(findings.wrong_seals(there, claims.sealed))
-            _add(reduce(DataFrame.unionAll, wrong), found)
+    gone = claims.suspects.where("gone").select("stream", "seq")
+    still = claims.erased.join(gone, ["stream", "seq"], "left_anti")
+    named = [claims.ends, *([still, claims.sealed] if counts.facts else [])]
+    with _persisted(findings.places(*named)) as places:
+        if count := places.count():  # otherwise every claim holds
+            there = _located(source, checked, places, count)
+            wrong = [*wrong, findings.wrong_heads(there, claims.ends, claims.pruned)]
+            if counts.facts:
+                wrong.append(findings.unkept_erasures(there, claims.suspects, claims.erased, claims.pruned))
+                wrong.append(findings.wrong_seals(there, claims.sealed))
+        _add(reduce(DataFrame.unionAll, wrong), found)
     _check_streams(source, checked, found)
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tallystick.event import chain
-from tallystick.pipeline.verify.chain_check import BREAK, COUNT, EDGE, FACT, SUSPECT, ChainChecker, Found
+from tallystick.pipeline.verify.chain_check import BREAK, EDGE, FACT, SUSPECT, ChainChecker, Found, edge_rows
 from tallystick.store import facts, reasons
 from tallystick.store.events import Problem
 from tallystick.store.reasons import Reason
@@ -39,11 +40,12 @@ class Chains:
     def close(self) -> Iterator[Problem]:
         """Check where each stream begins."""
         for found in self._pieces.close():
-            if found["kind"] == COUNT:
+            if not isinstance(found, pa.RecordBatch):
                 self.events = found["events"]
-            else:
-                self.streams += 1
-                yield from self._judged(found)
+                continue
+            self.streams += len(found)
+            for edge in edge_rows(found.filter(pc.invert(found.column("begins")))):
+                yield from self._judged(edge)
 
     def _judged(self, found: Found) -> Iterator[Problem]:
         kind = found["kind"]

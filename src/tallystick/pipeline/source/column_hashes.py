@@ -52,6 +52,15 @@ def links_follow(events: pa.RecordBatch, before: pa.Array) -> np.ndarray:
     return hash_to(found, column(events, "link"))
 
 
+def rests(events: pa.RecordBatch) -> pa.Array:
+    """The hashed text of each link after the previous link; null where a value is missing."""
+    its = [column(events, name) for name in ("stream", "seq", "type", "version", "id", "time", "meta", "checksum")]
+    parts = [_part(one) for one in its]
+    for at in (4, 7):
+        parts[at] = pc.if_else(its[at].is_valid(), hexes(its[at]), pa.scalar(None, pa.binary()))
+    return pc.binary_join_element_wise(_NOTHING, *parts, _NEWLINE)
+
+
 def hash_to(found: pa.Array, hashes: pa.Array) -> np.ndarray:
     """For each value whether it has this SHA-256; false where the value is null."""
     made = b"".join([sha256(one).digest() for one in _listed(found.fill_null(b"") if found.null_count else found)])

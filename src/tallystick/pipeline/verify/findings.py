@@ -19,6 +19,7 @@ from tallystick.store.reasons import Reason
 
 GENESIS = "0" * 64
 FINDING = ("what", "reason", "position", "stream", "seq")
+HEAD = "head"
 _ABOUT = facts.KIND + "/"
 
 
@@ -91,17 +92,9 @@ def located(events: DataFrame, wanted: DataFrame) -> DataFrame:
     return links.join(wanted, ["stream", "seq"], "left_semi")
 
 
-def stream_ends(checked: DataFrame) -> DataFrame:
-    """(stream, last_seq, last_link): the last event of each stream in the pieces."""
-    ends = checked.where(F.col("kind") == EDGE).groupBy("stream")
-    last = F.max(F.struct("last_position", "last_seq", "last_link")).alias("last")
-    return ends.agg(last).select("stream", "last.last_seq", "last.last_link")
-
-
-def unmatched_heads(heads: DataFrame, ends: DataFrame) -> DataFrame:
+def unmatched_heads(stitched: DataFrame) -> DataFrame:
     """(stream, seq, link) of the heads that are not the last event of their stream."""
-    is_there = F.col("seq").eqNullSafe(F.col("last_seq")) & F.col("link").eqNullSafe(F.col("last_link"))
-    return heads.join(ends, "stream", "left").where(~is_there).select("stream", "seq", "link")
+    return stitched.where(F.col("kind") == HEAD).select("stream", "seq", "link")
 
 
 # --- payloads --------------------------------------------------------------------------------------------------------
@@ -138,23 +131,30 @@ def unkept_erasures(found: DataFrame, suspects: DataFrame, erased: DataFrame, pr
 # --- chains ----------------------------------------------------------------------------------------------------------
 
 
-def stitch(checked: DataFrame) -> DataFrame:
+def stitch(checked: DataFrame, heads: DataFrame) -> DataFrame:
     """Events that do not follow the one before in their stream, or have or need a signature; with the event before.
 
-    Within a piece the task found them. Between pieces they are found here, from the edges.
+    Within a piece the task found them. Between pieces they are found here, from the edges. The heads that are not the
+    last event of their stream are here too, so that all streams are shuffled and sorted once.
     """
-    edges = checked.where(F.col("kind") == EDGE)
-    order = Window.partitionBy(F.xxhash64("stream"), "stream").orderBy("seq", "position")
+    names = ("kind", "position", "stream", "seq", "link", "signature", "rest", "begins", "last_seq", "last_link")
+    edges = checked.where(F.col("kind") == EDGE).select(*names, "last_position")
+    ends = heads.select(F.lit(HEAD).alias("kind"), "stream", "seq", "link")
+    rows = edges.unionByName(ends, allowMissingColumns=True)
+    is_head = F.col("kind") == HEAD
+    order = Window.partitionBy(F.xxhash64("stream"), "stream").orderBy(is_head, "seq", "position")
     before = [F.lag(f"last_{name}").over(order).alias(f"{name}_before") for name in ("seq", "link", "position")]
-    events = edges.select("position", "stream", "seq", "link", "signature", "rest", *before)
-    follows = (
+    events = rows.select("kind", "position", "stream", "seq", "link", "signature", "rest", "begins", *before)
+    is_last = F.col("seq").eqNullSafe(F.col("seq_before")) & F.col("link").eqNullSafe(F.col("link_before"))
+    follows = F.when(F.col("begins"), F.isnull("seq_before") & F.isnull("position_before")).otherwise(
         is_next()
         & (F.col("position") > F.coalesce("position_before", F.lit(0)))
         & (F.unhex(F.sha2(_text(link_before()), 256)) == F.col("link"))
     )
-    chosen = ~F.coalesce(follows, F.lit(False)) | F.col("signature").isNotNull() | is_community()
-    inside = checked.where(F.col("kind") == BREAK).select(*events.columns)
-    return events.where(chosen).unionAll(inside)
+    is_signed = F.col("signature").isNotNull() | is_community()
+    chosen = F.when(is_head, ~is_last).otherwise(~F.coalesce(follows, F.lit(False)) | is_signed)
+    found = events.where(chosen).drop("begins")
+    return found.unionAll(checked.where(F.col("kind") == BREAK).select(*found.columns))
 
 
 def with_cuts(events: DataFrame, pruned: DataFrame) -> DataFrame:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from tallystick import errors
@@ -76,7 +77,7 @@ def check_pieces(spark: SparkSession, source: WholeLog, pieces: Sequence[VerifyP
     return tasks.table(spark, pieces, lambda piece: batches(check(query, storage, piece)), DDL)
 
 
-def check(query: LogQuery, storage: Storage | None, piece: VerifyPiece) -> Iterator[Found]:
+def check(query: LogQuery, storage: Storage | None, piece: VerifyPiece) -> Iterator[Found | pa.RecordBatch]:
     """The rows of one piece; runs in a worker."""
     events = ChainChecker()
     for bucket in piece.buckets:
