@@ -78,6 +78,14 @@ class Careless(Account):
         """Return a model under the name of another type."""
         return NewEvent("account.opened", Deposited(amount=1))
 
+    def misspelt(self, state: int) -> Any:
+        """Return a model under a name that no catalog has: no later decision could load the stream."""
+        return NewEvent("account.deposted", Deposited(amount=1))
+
+    def misnumbered(self, state: int) -> Any:
+        """Return a model as another version."""
+        return NewEvent("account.deposited", Deposited(amount=1), version=2)
+
 
 @pytest.mark.parametrize(
     ("decision", "said"),
@@ -90,13 +98,15 @@ class Careless(Account):
         (Careless.generator, "it returned 'a generator'"),
         (Careless.sets, "it returned 'a set'"),
         (Careless.none_inside, "it returned None"),
-        (Careless.misnamed, "account.opened"),
+        (Careless.misnamed, "a Deposited as account.opened, but it is account.deposited version 1"),
+        (Careless.misspelt, r"a Deposited as account\.deposted"),
+        (Careless.misnumbered, "version 1"),
     ],
 )
 @pytest.mark.parametrize("key", [None, "r-1"])
 def test_a_decision_that_returns_no_events_is_refused(store: Store, decision: Any, said: str, key: str | None) -> None:
     """TAG-06: nothing, foreign types, payloads without a model, generators: each by name, and nothing is written."""
-    with pytest.raises((errors.DecisionInvalid, errors.SchemaViolation), match=said):
+    with pytest.raises(errors.DecisionInvalid, match=said):
         Decisions(store, Careless).request(idempotency_key=key).run(STREAM, decision)
     assert store.head() == 0
     if key:
@@ -144,6 +154,15 @@ def test_a_wrong_key_is_refused(store: Store, key: Any) -> None:
     """TAG-06: a key is a printable text that fits into an index."""
     with pytest.raises((errors.InvalidValue, errors.TooLarge)):
         Decisions(store, Account).request(idempotency_key=key).run(STREAM, Account.deposit, 1)
+    assert store.head() == 0
+
+
+@pytest.mark.parametrize("meta", [{"actor_id": 7}, {"org": ""}, {"note": object()}, {"cause": "an id"}, {"cause": 7}])
+def test_wrong_meta_is_refused(store: Store, meta: Any) -> None:
+    """TAG-06: meta is checked as for any append; a cause is an event."""
+    for key in (None, "r-1"):
+        with pytest.raises(errors.InvalidInput):
+            Decisions(store, Account).request(idempotency_key=key, **meta).run(STREAM, Account.deposit, 1)
     assert store.head() == 0
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 import tallystick
 from tallystick import Store, errors, state
-from tallystick.decide import Decider, Decisions
+from tallystick.decide import Decider, Decisions, FunctionDecider
 from tallystick.testing.bank import Account, AccountEvent, Deposited, Opened, SnapshottedAccount, Withdrawn, catalog
 
 STREAM = "account/42"
@@ -152,6 +152,23 @@ def test_a_state_may_be_a_dataclass_of_models(store: Store) -> None:
 
     assert loaded.state == Decisions(store, Whole).load("book/1").state
     assert loaded.state.totals[6] == Decimal("1.75")
+
+
+def _count(number: int, event: Deposited) -> int:
+    return number + 1
+
+
+def _deposit(number: int, amount: int) -> Deposited:
+    """Pay in."""
+    return Deposited(amount=amount)
+
+
+def test_functions_have_snapshots_too(store: Store) -> None:
+    """TAG-06: the first state may come from a class such as `int`."""
+    counts = Decisions(store, FunctionDecider(name="count", initial=int, evolve=_count, snapshot_every=2))
+    for amount in range(5):
+        counts.run("count/1", _deposit, amount)
+    assert (counts.load("count/1").state, counts.load("count/1").folded) == (5, 1)
 
 
 def test_a_state_of_another_type_is_said(store: Store) -> None:

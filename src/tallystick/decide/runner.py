@@ -93,6 +93,8 @@ class Core(Generic[S, Data]):
         )
 
     def _with(self, key: str | None, cause: Event | None, meta: dict[str, Any]) -> Any:
+        if cause is not None and not isinstance(cause, Event):
+            raise errors.InvalidValue(what="cause", value=names.display(cause), must="a recorded Event, or None")
         other = copy.copy(self)
         other._key = key
         other._meta = self._meta | ({} if cause is None else _caused_by(cause)) | meta
@@ -185,6 +187,9 @@ class Core(Generic[S, Data]):
             reason = f"it returned {names.display(model)!r}, which evolve() does not take"
             raise errors.DecisionInvalid(decision=decision.name, reason=reason)
         type_, version = self._log_store.catalog.name_of(type(model))
+        if type(given) is NewEvent and (given.type, given.version or version) != (type_, version):
+            reason = f"it returned a {type(model).__name__} as {given.type}, but it is {type_} version {version}"
+            raise errors.DecisionInvalid(decision=decision.name, reason=reason)
         return given if type(given) is NewEvent else NewEvent(type_, model, version=version)
 
     # --- commands --------------------------------------------------------------------------------------------------
@@ -226,7 +231,10 @@ class Core(Generic[S, Data]):
 
 
 class Decisions(Core[S, Data]):
-    """Runs the decisions of one decider on a store. The store's catalog must have the models of its events."""
+    """Runs the decisions of one decider on a store. The store's catalog must have the models of its events.
+
+    `reducer` is what its snapshots are made by: pruning, sealing and retention take it.
+    """
 
     @overload
     def __init__(

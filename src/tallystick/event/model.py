@@ -79,8 +79,8 @@ Appendable: TypeAlias = "NewEvent | BaseModel"
 
 def is_model(kind: type) -> bool:
     """Whether a class is a Pydantic model. Pydantic takes 0.1 s to import, and without it nothing is one."""
-    pydantic = sys.modules.get("pydantic")
-    return pydantic is not None and issubclass(kind, pydantic.BaseModel)
+    base = getattr(sys.modules.get("pydantic"), "BaseModel", None)  # None while another thread imports it
+    return base is not None and issubclass(kind, base)
 
 
 class About(msgspec.Struct, frozen=True, gc=False):
