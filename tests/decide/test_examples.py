@@ -31,17 +31,31 @@ def test_the_bank_pays_once(
         assert capsys.readouterr().out == f"{balance} are left; the log is verified: True\n"
 
 
-@pytest.mark.parametrize(("example", "most"), [("bank.py", 26)])
+def test_the_school_keeps_both_rules(capsys: pytest.CaptureFixture[str]) -> None:
+    """TAG-06: a full course, and a student with two courses, are refused by what other streams say."""
+    runpy.run_path(str(EXAMPLES / "courses.py"))
+    said = capsys.readouterr().out.splitlines()
+    assert said[2:] == [
+        "cem does not take art: art is full",
+        "ann takes botany: seq 2",
+        "ann does not take chess: ann has two courses",
+    ]
+
+
+@pytest.mark.parametrize(("example", "most"), [("bank.py", 26), ("courses.py", 60)])
 def test_an_example_is_small(example: str, most: int) -> None:
     """A newcomer reads the domain and its use in one look."""
     assert lines(example) <= most
 
 
 @pytest.mark.timeout(600)
-def test_an_example_is_typed(tmp_path: Path) -> None:
-    """`mypy --strict` finds nothing in it."""
+def test_examples_are_typed(tmp_path: Path) -> None:
+    """`mypy --strict` finds nothing in them."""
     options = ["--strict", "--config-file", "", "--no-error-summary", "--cache-dir", str(tmp_path)]
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, "bank.py"], cwd=EXAMPLES, capture_output=True, encoding="utf-8"
+        [sys.executable, "-m", "mypy", *options, "bank.py", "courses.py"],
+        cwd=EXAMPLES,
+        capture_output=True,
+        encoding="utf-8",
     )
     assert (done.stdout, done.stderr) == ("", "")

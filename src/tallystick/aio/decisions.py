@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 from tallystick import errors
 from tallystick.aio.async_store import AsyncStore
 from tallystick.commands.runner import CONFLICT_TRIES, Attempts
-from tallystick.decide import Decided, FunctionDecider, Loaded
+from tallystick.decide import Boundary, Decided, FunctionDecider, Loaded
 from tallystick.decide.model import Evolves
 from tallystick.decide.runner import Core
 from tallystick.event.model import Event, NewEvent
@@ -46,14 +46,14 @@ class Decisions(Core[S, Data]):
         other: Decisions[S, Data] = self._with(idempotency_key, cause, meta)
         return other
 
-    async def load(self, stream: str) -> Loaded[S]:
-        """The state of a stream now."""
-        return await asyncio.to_thread(self._load, stream)
+    async def load(self, subject: str | Boundary) -> Loaded[S]:
+        """The state of a stream or of a boundary now."""
+        return await asyncio.to_thread(self._load, subject)
 
     @overload
     async def run(
         self,
-        stream: str,
+        subject: str | Boundary,
         decision: Callable[Concatenate[Any, S, P], Data | NewEvent | Sequence[Data | NewEvent]],
         /,
         *args: P.args,
@@ -62,15 +62,15 @@ class Decisions(Core[S, Data]):
     @overload
     async def run(
         self,
-        stream: str,
+        subject: str | Boundary,
         decision: Callable[Concatenate[S, P], Data | NewEvent | Sequence[Data | NewEvent]],
         /,
         *args: P.args,
         **named: P.kwargs,
     ) -> Decided[Data]: ...
-    async def run(self, stream: str, decision: Any, /, *args: Any, **named: Any) -> Decided[Data]:
-        """Decide on the state of a stream, append what follows, and wait until it is on disk."""
-        attempts = self._attempts(stream, decision, args, named)
+    async def run(self, subject: str | Boundary, decision: Any, /, *args: Any, **named: Any) -> Decided[Data]:
+        """Decide on the state of a stream or of a boundary, append what follows, and wait until it is on disk."""
+        attempts = self._attempts(subject, decision, args, named)
         outcome: Outcome | None = None
         while True:
             step = await asyncio.to_thread(_step, attempts, outcome)

@@ -10,6 +10,7 @@ import msgspec
 from tallystick.event.model import Appendable
 from tallystick.store.idempotency import CommandKey
 from tallystick.store.prepare import Part
+from tallystick.store.query import Marker, Query
 from tallystick.store.store import Store
 
 
@@ -25,12 +26,15 @@ class Context(msgspec.Struct, frozen=True):
 class Decision(msgspec.Struct, frozen=True):
     """What a command does: parts of (stream, events, expected) in one commit, and the JSON of its response.
 
-    `require` names streams that the handler has read, each with the seq at which it must still end.
+    `require` names streams that the handler has read, each with the seq at which it must still end. `unless` is the
+    marker of a consultation that it depends on, or a query that nothing may match, in the events of `org` if given.
     """
 
     parts: Sequence[tuple[str, Sequence[Appendable], int] | Part]
     response: Any
     require: tuple[tuple[str, int], ...] = ()
+    unless: Marker | Query | None = None
+    org: str | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):

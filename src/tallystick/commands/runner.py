@@ -25,7 +25,7 @@ from tallystick.store.prepare import Part, Request, part_of
 from tallystick.store.store import Store
 
 CONFLICT_TRIES = 10
-RETRIED = (errors.Conflict, errors.CommandRepeated)
+RETRIED = (errors.Conflict, errors.ConditionFailed, errors.CommandRepeated)
 
 T = TypeVar("T")
 Attempts: TypeAlias = Generator[Request, Outcome, T]
@@ -48,8 +48,8 @@ class Commands:
     def run(self, *, key: CommandKey, request: Any, handler: Handler) -> Answer:
         """The response to a request: the stored one if it took effect before, otherwise that of the handler now.
 
-        The same key with another request raises `IdempotencyKeyReuse`. After a `Conflict` the handler decides again on
-        the streams as they are then, a bounded number of times. It must have no effect but its decision.
+        The same key with another request raises `IdempotencyKeyReuse`. After a `Conflict`, or a `ConditionFailed`, the
+        handler decides again on what is there then, a bounded number of times. It must have no effect but its decision.
         """
         check_key(key)
         stamp = {"idempotency_key": key.key, "actor_id": key.actor} | ({"org": key.org} if key.org else {})
@@ -80,7 +80,8 @@ class Commands:
             parts = [self._part(part, stamp) for part in decision.parts]
             record = None if key is None else CommandRecord(key, request_hash, response, now)
             if parts:
-                outcome = yield Request(parts, require=decision.require, command=record)
+                unless, org = decision.unless, decision.org
+                outcome = yield Request(parts, require=decision.require, command=record, unless=unless, org=org)
             else:
                 outcome = self._record(decision, record)
             if not isinstance(outcome, errors.TallyError):

@@ -8,6 +8,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import reduce
+from operator import or_
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
@@ -25,17 +27,35 @@ from tallystick.state import snapshots
 from tallystick.state.fold import State, replay
 from tallystick.state.reducer import Reducer
 from tallystick.store.capabilities import MAINTENANCE
+from tallystick.store.new_events import tags_of
 from tallystick.store.prepare import Part
+from tallystick.store.query import Marker, Query, match
 from tallystick.store.store import Store
 
 P = ParamSpec("P")
 Data = TypeVar("Data")
+Found = TypeVar("Found", covariant=True)
 
 NO_ACTOR = "-"
 
 
+class Boundary(msgspec.Struct, frozen=True):
+    """What a decision depends on if that is not one stream: the events of a query, and the stream that it appends to.
+
+    An item of the query without types matches the types that the decider takes.
+    """
+
+    query: Query
+    stream: str
+
+    def __post_init__(self) -> None:
+        if type(self.query) is not Query:
+            raise errors.InvalidValue(what="query of a boundary", value=names.display(self.query), must="a Query")
+        names.stream_kind(self.stream)
+
+
 class Loaded(msgspec.Struct, Generic[S], frozen=True):
-    """The state of a stream, and the seq of the last event in it; 0 if the stream does not exist.
+    """The state of a stream, and the seq of the last event in it: 0 if the stream does not exist, and for a boundary.
 
     `folded` is the number of events that were folded to get it, after the snapshot if there was one.
     """
@@ -43,9 +63,10 @@ class Loaded(msgspec.Struct, Generic[S], frozen=True):
     state: S
     seq: int
     folded: int
+    marker: Marker | None = None
 
 
-class Decided(msgspec.Struct, Generic[Data], frozen=True):
+class Decided(msgspec.Struct, Generic[Found], frozen=True):
     """What a decision came to: where its events are, and the seq of the stream after them.
 
     `repeated`: it took effect before, under the same idempotency key. `first_seq` is 0 if there are no events.
@@ -58,11 +79,11 @@ class Decided(msgspec.Struct, Generic[Data], frozen=True):
     found: Any
 
     @property
-    def events(self) -> tuple[Data, ...]:
+    def events(self) -> tuple[Found, ...]:
         """The instances that were appended; `Erased` for one that was erased since. Raises if they were pruned."""
         if isinstance(self.found, errors.TallyError):
             raise errors.copy(self.found)
-        events: tuple[Data, ...] = self.found
+        events: tuple[Found, ...] = self.found
         return events
 
 
@@ -127,8 +148,27 @@ class Core(Generic[S, Data]):
             raise self._definition.invalid("evolve() returned nothing; it must return the next state")
         return found
 
-    def _load(self, stream: str, *, snapshot: bool = False) -> Loaded[S]:
-        """The state of a stream, from a snapshot if it has them. With `snapshot` another one is made if it is due."""
+    def _load(self, subject: str | Boundary, *, snapshot: bool = False) -> Loaded[S]:
+        """The state of a stream or of a boundary. With `snapshot` a snapshot of the stream is made if it is due."""
+        return self._consulted(subject) if isinstance(subject, Boundary) else self._folded(subject, snapshot=snapshot)
+
+    def _consulted(self, boundary: Boundary) -> Loaded[S]:
+        taken = self._models.types
+        items = [match(item.types or taken, item.tags) for item in boundary.query.items]
+        found = self._log_store.consult(reduce(or_, items), org=self._meta.get("org"))
+        state = self._definition.initial()
+        for event in found.events:
+            try:
+                state = self._apply(state, event)
+            except errors.TallyError:
+                raise
+            except Exception as problem:  # evolve is the user's
+                name, reason = self._definition.name, errors.reason_of(problem)
+                raise errors.ReducerFailed(name=name, stream=event.stream, seq=event.seq, reason=reason) from problem
+        return Loaded(state, 0, len(found.events), found.marker)
+
+    def _folded(self, stream: str, *, snapshot: bool) -> Loaded[S]:
+        """The state of a stream, from a snapshot if it has them."""
         store, every = self._log_store, self._definition.snapshot_every
         try:
             if self._form is None or every is None:
@@ -146,19 +186,23 @@ class Core(Generic[S, Data]):
             raise
 
     def _attempts(
-        self, stream: str, given: Any, args: tuple[Any, ...], named: dict[str, Any]
+        self, subject: str | Boundary, given: Any, args: tuple[Any, ...], named: dict[str, Any]
     ) -> Attempts[Decided[Data]]:
+        stream = subject.stream if isinstance(subject, Boundary) else subject
         names.stream_kind(stream)
         decision = self._definition.decision(given, args, named)
         made: list[Any] = []
 
         def decide(now: int) -> Effect:
-            loaded = self._load(stream, snapshot=True)
+            loaded = self._load(subject, snapshot=True)
             events = self._events(decision, loaded.state)
             made[:] = [event.payload for event in events]
-            seen = (stream, loaded.seq)
+            response = {"seq": loaded.seq + len(events)}
+            if loaded.marker is not None:
+                parts = [Part(stream, events)] if events else []
+                return Effect(parts, response, unless=loaded.marker, org=self._meta.get("org"))
             parts = [Part(stream, events, loaded.seq)] if events else []
-            return Effect(parts, {"seq": loaded.seq + len(events)}, require=() if events else (seen,))
+            return Effect(parts, response, require=() if events else ((stream, loaded.seq),))
 
         request = self._request(stream, decision)
         answer = yield from self._commands.attempts(decide, key=self._command(), request=request, stamp=self._stamp)
@@ -187,10 +231,12 @@ class Core(Generic[S, Data]):
             reason = f"it returned {names.display(model)!r}, which evolve() does not take"
             raise errors.DecisionInvalid(decision=decision.name, reason=reason)
         type_, version = self._log_store.catalog.name_of(type(model))
-        if type(given) is NewEvent and (given.type, given.version or version) != (type_, version):
+        if type(given) is not NewEvent:
+            return NewEvent(type_, model, version=version, tags=tags_of(model))
+        if (given.type, given.version or version) != (type_, version):
             reason = f"it returned a {type(model).__name__} as {given.type}, but it is {type_} version {version}"
             raise errors.DecisionInvalid(decision=decision.name, reason=reason)
-        return given if type(given) is NewEvent else NewEvent(type_, model, version=version)
+        return given if given.tags else msgspec.structs.replace(given, tags=tags_of(model))
 
     # --- commands --------------------------------------------------------------------------------------------------
 
@@ -219,7 +265,7 @@ class Core(Generic[S, Data]):
 
     def _decided(self, stream: str, answer: Answer, made: list[Any]) -> Decided[Data]:
         first, last = answer.ranges[0][1:] if answer.ranges else (0, 0)
-        seq = answer.response["seq"] if answer.response else last
+        seq = last or (answer.response["seq"] if answer.response else 0)
         found: Any = tuple(made)
         if answer.repeated:
             try:
@@ -257,14 +303,14 @@ class Decisions(Core[S, Data]):
         other: Decisions[S, Data] = self._with(idempotency_key, cause, meta)
         return other
 
-    def load(self, stream: str) -> Loaded[S]:
-        """The state of a stream now."""
-        return self._load(stream)
+    def load(self, subject: str | Boundary) -> Loaded[S]:
+        """The state of a stream or of a boundary now."""
+        return self._load(subject)
 
     @overload
     def run(
         self,
-        stream: str,
+        subject: str | Boundary,
         decision: Callable[Concatenate[Any, S, P], Data | NewEvent | Sequence[Data | NewEvent]],
         /,
         *args: P.args,
@@ -273,19 +319,19 @@ class Decisions(Core[S, Data]):
     @overload
     def run(
         self,
-        stream: str,
+        subject: str | Boundary,
         decision: Callable[Concatenate[S, P], Data | NewEvent | Sequence[Data | NewEvent]],
         /,
         *args: P.args,
         **named: P.kwargs,
     ) -> Decided[Data]: ...
-    def run(self, stream: str, decision: Any, /, *args: Any, **named: Any) -> Decided[Data]:
-        """Decide on the state of a stream, and append the events that follow.
+    def run(self, subject: str | Boundary, decision: Any, /, *args: Any, **named: Any) -> Decided[Data]:
+        """Decide on the state of a stream or of a boundary, and append the events that follow.
 
-        If the stream grew meanwhile, it decides again, a bounded number of times. If the decision raises, nothing is
-        written.
+        If others appended to it meanwhile, it decides again, a bounded number of times. If the decision raises,
+        nothing is written.
         """
-        return carry_out(self._log_store, self._attempts(stream, decision, args, named))
+        return carry_out(self._log_store, self._attempts(subject, decision, args, named))
 
 
 def _caused_by(event: Event) -> dict[str, str]:

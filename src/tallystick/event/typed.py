@@ -71,6 +71,11 @@ class Models:
             raise errors.InvalidValue(what="types of the selection", value=", ".join(sorted(others)), must=must)
         return names
 
+    @property
+    def types(self) -> frozenset[str]:
+        """The types of these models and their old names; empty if all are taken."""
+        return self._types
+
     def typed(self, event: Event) -> TypedEvent[Any]:
         """The event with an instance of its model, or with the error that reading its data raises."""
         try:

@@ -39,4 +39,10 @@ def _named(event: Any, catalog: Names) -> NewEvent:
     if type(event) is NewEvent:
         return event
     type_, version = catalog.name_of(type(event))
-    return NewEvent(type_, event, version=version)
+    return NewEvent(type_, event, version=version, tags=tags_of(event))
+
+
+def tags_of(model: Any) -> Sequence[str]:
+    """The tags of an event with this payload: those that the method `tags` of its model returns, if it has one."""
+    tags = getattr(type(model), "tags", None)
+    return tags(model) if callable(tags) else ()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from tallystick import TypedReader, errors, state
 from tallystick.decide import Decisions
-from tallystick.store.capabilities import ANY_STREAM, COMMANDS, MAINTENANCE
+from tallystick.store.capabilities import ANY_STREAM, COMMANDS, CONDITIONS, MAINTENANCE
+from tallystick.testing import school
 from tallystick.testing.bank import (
     Account,
     AccountEvent,
@@ -98,6 +100,67 @@ class DeciderContract(Contract):
             thread.join(120)
         assert sorted(done) == list(range(3, 43))
         assert accounts.load(STREAM).state == 0
+
+    @needs(ANY_STREAM, CONDITIONS)
+    def test_a_decision_may_depend_on_a_query(self, harness: EngineHarness) -> None:
+        """TAG-06: sixteen threads subscribe to courses of three seats, and no course or student has too many."""
+        store = harness.open(catalog=school.catalog)
+        subscriptions = Decisions(store, school.Subscription, conflict_tries=1000)
+        for course in ("art", "botany", "chess"):
+            subscriptions.run(school.of_course(course), school.Subscription.define, course, seats=3)
+        refused: list[str] = []
+
+        def subscribe(number: int) -> None:
+            for course in ("art", "botany", "chess"):
+                student = f"s{number % 8}"
+                boundary = school.of_both(course, student)
+                try:
+                    subscriptions.run(boundary, school.Subscription.subscribe, course=course, student=student)
+                except school.Refused as problem:
+                    refused.append(str(problem))
+
+        threads = [threading.Thread(target=subscribe, args=(number,)) for number in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+        taken = [event.data for event in TypedReader[school.Subscribed](store).events()]
+        courses, students = Counter(each.course for each in taken), Counter(each.student for each in taken)
+        assert courses == {"art": 3, "botany": 3, "chess": 3}
+        assert max(students.values()) <= school.COURSES_MAX
+        assert len({(each.course, each.student) for each in taken}) == 9
+        assert len(refused) == 16 * 3 - 9
+        loaded = subscriptions.load(school.of_course("art"))
+        assert (loaded.folded, loaded.seq) == (4, 0)
+
+    @needs(ANY_STREAM, CONDITIONS, COMMANDS)
+    def test_a_decision_on_a_query_takes_effect_once(self, harness: EngineHarness) -> None:
+        """TAG-06: with a key it is a command; it is made again after others changed what it depends on."""
+        store = harness.open(catalog=school.catalog)
+        seen: list[int] = []
+
+        class Disturbed(school.Subscription):
+            def subscribe(self, state: school.Seats, course: str, student: str) -> school.Subscribed:
+                """Another student is faster, once."""
+                seen.append(len(state.taken))
+                if len(seen) == 1:
+                    store.append("course/art", school.Subscribed(course="art", student="eve"))
+                return super().subscribe(state, course, student)
+
+        subscriptions = Decisions(store, Disturbed)
+        boundary = school.of_both("art", "ann")
+        subscriptions.run(boundary, Disturbed.define, "art", seats=2)
+        request = subscriptions.request(idempotency_key="r-1", actor_id="ann")
+        first = request.run(boundary, Disturbed.subscribe, course="art", student="ann")
+        again = request.run(boundary, Disturbed.subscribe, course="art", student="ann")
+        assert (first.repeated, again.repeated, seen) == (False, True, [0, 1])
+        assert (
+            (first.seq, first.events)
+            == (again.seq, again.events)
+            == (3, (school.Subscribed(course="art", student="ann"),))
+        )
+        with pytest.raises(school.Refused):
+            subscriptions.run(school.of_both("art", "bob"), Disturbed.subscribe, "art", "bob")
 
     @needs(ANY_STREAM, COMMANDS)
     def test_a_key_makes_it_take_effect_once(self, harness: EngineHarness) -> None:
