@@ -91,6 +91,19 @@ def test_any_number_of_tags_and_conditions_fits(reopen: Reopen, connect: Connect
     assert isinstance(refused, errors.ConditionFailed)
 
 
+def test_a_full_table_of_locks_is_tried_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TAG-02: the server refuses a lock (53200) and rolls back; the same commit passes once there is room."""
+    commit, failures = writer.Writer._commit_once, [True, True, False]
+
+    def refused(*given: Any) -> Any:
+        if failures.pop(0):
+            raise psycopg.errors.OutOfMemory("out of shared memory")
+        return commit(*given)
+
+    monkeypatch.setattr(writer.Writer, "_commit_once", refused)
+    assert store.append("order/a", NewEvent("thing.done", {}), unless=match(tags=["a:1"])).seq == 1
+
+
 def test_a_condition_waits_for_an_append_with_its_tag(store: Store, reopen: Reopen, connect: Connect) -> None:
     """TAG-02: an append that hangs with the tag is waited for; one with other tags is not."""
     hanging = connect("tally_app", autocommit=False)

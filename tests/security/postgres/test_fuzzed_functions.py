@@ -38,7 +38,7 @@ METAS = (
 TEXTS = (
     *(*STREAMS, *PAYLOADS, *METAS),
     *("order/c", "tally.store/tokens", "tally.stream/order:a", "order", "", "run/A", "order/a\n"),
-    *('[{"types":[],"tags":["a:1"]}]', '[{"types":["t"],"tags":[]}]', '[{}]'),
+    *('[{"types":[],"tags":["a:1"]}]', '[{"types":["t"],"tags":[]}]', "[{}]"),
     *("acme", "bolt", "till", "me", "thing.done", "tally.pruned", "view_", "ü" * 600),
 )
 NUMBERS = (-1, 0, 1, 2, 3, 7, 1000, (1 << 31) - 1, (1 << 63) - 1, -(1 << 63))
