@@ -85,7 +85,9 @@ def test_any_number_of_tags_and_conditions_fits(reopen: Reopen, connect: Connect
     ]
     done = store.submit(asked)
     assert [isinstance(each, errors.TallyError) for each in done] == [False] * len(asked)
-    locks = connect().execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchone()
+    held = "SELECT count(*) FROM pg_locks JOIN pg_database AS own ON own.oid = database"
+    held += " WHERE locktype = 'advisory' AND own.datname = current_database()"
+    locks = connect().execute(held.encode()).fetchone()
     assert locks == (0,)
     (refused,) = store.submit([Request([Part("order/z", given)], unless=match(tags=[f"b:{size - 1}"]))])
     assert isinstance(refused, errors.ConditionFailed)
