@@ -29,7 +29,7 @@ from tests.postgres.race import RaceThread
 TYPE = "race.decided"
 _PAUSE_S = 0.02
 _EVENTS_PER_TAG = 60
-_GIVE_UP_S = 600.0
+_GIVE_UP_S = 1500.0
 _COLLIDING = """SELECT min(tag), max(tag) FROM (SELECT 'c:' || n AS tag FROM generate_series(1, 300000) AS n) AS made
     GROUP BY hashtext(tag) HAVING count(*) > 1 LIMIT 40"""
 _WITNESS = """

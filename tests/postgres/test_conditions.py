@@ -85,10 +85,25 @@ def test_any_number_of_tags_and_conditions_fits(reopen: Reopen, connect: Connect
     ]
     done = store.submit(asked)
     assert [isinstance(each, errors.TallyError) for each in done] == [False] * len(asked)
-    locks = connect().execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchone()
+    held = "SELECT count(*) FROM pg_locks JOIN pg_database AS own ON own.oid = database"
+    held += " WHERE locktype = 'advisory' AND own.datname = current_database()"
+    locks = connect().execute(held.encode()).fetchone()
     assert locks == (0,)
     (refused,) = store.submit([Request([Part("order/z", given)], unless=match(tags=[f"b:{size - 1}"]))])
     assert isinstance(refused, errors.ConditionFailed)
+
+
+def test_a_full_table_of_locks_is_tried_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TAG-02: the server refuses a lock (53200) and rolls back; the same commit passes once there is room."""
+    commit, failures = writer.Writer._commit_once, [True, True, False]
+
+    def refused(*given: Any) -> Any:
+        if failures.pop(0):
+            raise psycopg.errors.OutOfMemory("out of shared memory")
+        return commit(*given)
+
+    monkeypatch.setattr(writer.Writer, "_commit_once", refused)
+    assert store.append("order/a", NewEvent("thing.done", {}), unless=match(tags=["a:1"])).seq == 1
 
 
 def test_a_condition_waits_for_an_append_with_its_tag(store: Store, reopen: Reopen, connect: Connect) -> None:
