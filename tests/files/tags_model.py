@@ -83,7 +83,7 @@ class TagsModel:
         tags = pick.sample(known, min(len(known), pick.choice((0, 1, 1, 2)))) + ["no:such"] * (pick.random() < 0.1)
         return match(types=types, tags=tags)
 
-    def check(self, store: Store, *, queries: int = 60) -> None:
+    def check(self, store: Store, *, queries: int = 150) -> None:
         """Compare what matches, and what is read, with what was written."""
         head = store.head()
         for query in self.queries(queries):
