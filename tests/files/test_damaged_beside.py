@@ -6,6 +6,8 @@ import contextlib
 import random
 import shutil
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 
 import tallystick
 from tallystick import errors
+from tallystick.engines.tables.database import damage_in
 from tallystick.projections import Live, ViewReader
 from tallystick.store.verify import verify
 from tallystick.testing.builders import events
@@ -85,6 +88,19 @@ def test_no_flipped_bit_blocks_the_log(opened: Any, directory: Path) -> None:
             left.unlink()
     assert blocked == []
     assert silent == []
+
+
+def test_an_inspection_leaves_the_locks_of_the_process(opened: Any, directory: Path) -> None:
+    """SAFE-01: another process that comes and goes must not take the write-ahead log away that this one writes to."""
+    store = opened()
+    fill(store)
+    path = str(directory / "beside.db")
+    assert damage_in(path, store.log._side._tables) == ""
+    look = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM checkpoints'); c.close()"
+    subprocess.run([sys.executable, "-c", look, path], check=True)
+    store.save_checkpoint("mailer", 5)
+    with opened(readonly=True) as reader:
+        assert reader.load_checkpoint("mailer") == 5
 
 
 def test_an_older_or_newer_format_is_refused_by_name(opened: Any, directory: Path) -> None:

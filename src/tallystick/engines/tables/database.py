@@ -15,8 +15,6 @@ from tallystick.engines.tables.readers import Readers
 from tallystick.engines.tables.writer import SqliteWriter
 
 CHECKED_BYTES_MAX = 256 << 20  # more would delay an opening by seconds
-_VERSIONS_AT = slice(18, 20)  # in SQLite's header: the version that a writer must know, and a reader
-_VERSION_MAX = 2  # with a write-ahead log
 
 
 class Database:
@@ -115,20 +113,26 @@ def resting_mode(path: str) -> str:
 
 
 def damage_in(path: str, tables: tuple[str, ...]) -> str:
-    """What is wrong with the structure of a side database. Pages are not inspected in a file that is too large."""
-    with open(path, "rb") as file:
-        versions = file.read(_VERSIONS_AT.stop)[_VERSIONS_AT]
-    if max(versions, default=0) > _VERSION_MAX:
-        return "its header names an unknown version of the format, and SQLite would not write to it"
+    """What is wrong with the structure of a side database. Pages are not inspected in a file that is too large.
+
+    Only SQLite opens the file. If anything else in the process closed it, every lock on it would be gone, and another
+    process could delete the write-ahead log that this one writes to.
+    """
     try:
         with closing(connect(os.path.realpath(path), mode="rw")) as connection:
             found = "ok"
             if os.path.getsize(path) <= CHECKED_BYTES_MAX:
                 found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
-            return schema.damage_in(connection, tables, path=path) if found == "ok" else found
+            if found != "ok" or (found := schema.damage_in(connection, tables, path=path)):
+                return found
+            if os.access(path, os.W_OK):  # a version in the header that SQLite does not know makes the file read-only
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute("PRAGMA user_version = 0")
+                connection.execute("ROLLBACK")
+            return ""
     except sqlite3.Error as problem:
-        unknown = translate.code_of(problem) == sqlite3.SQLITE_ERROR  # no statement here is in error by itself
-        return str(problem) if unknown or translate.is_damage(problem) else ""
+        codes = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_READONLY)  # no statement here is wrong by itself
+        return str(problem) if translate.code_of(problem) in codes or translate.is_damage(problem) else ""
     except UnicodeDecodeError as problem:  # in a message that quotes the damaged text
         return str(problem)
 
