@@ -134,7 +134,7 @@ def test_tasks_never_give_a_seat_twice(directory: Path) -> None:
         assert verify(store.log).ok
 
 
-def read_meanwhile(url: str, ended: Any, results: Any) -> None:
+def read_meanwhile(url: str, began: Any, ended: Any, results: Any) -> None:
     """Ask a log again and again while another process writes: each name once, and nothing is taken back."""
     seen, rounds, wrong = 0, 0, []
     with tallystick.open(url, readonly=True) as store:
@@ -147,6 +147,8 @@ def read_meanwhile(url: str, ended: Any, results: Any) -> None:
             if names[:head] != list(range(1, len(names[:head]) + 1)) or len(found) < head or len(names) < seen:
                 wrong.append((head, names[-3:], found[-3:]))
             seen, rounds = len(names), rounds + 1
+            if rounds == 1:
+                began.wait(SECONDS)
         rebuilt = store.report().facts["tags_rebuilt"]
     results.put((seen, rounds, wrong, rebuilt))
 
@@ -154,13 +156,14 @@ def read_meanwhile(url: str, ended: Any, results: Any) -> None:
 def test_readers_in_other_processes_see_what_was_committed(directory: Path) -> None:
     """TAG-02: readers find every event up to the head while a writer appends, seals, compresses and opens."""
     context = multiprocessing.get_context("spawn")
-    ended, results = context.Event(), context.Queue()
+    began, ended, results = context.Barrier(3), context.Event(), context.Queue()  # two readers, and the writer
     url = f"files:{directory}"
     with tallystick.open(url) as store:
         store.append("order/1", NewEvent("x.done", {}, tags=["all:1"]))
-    readers = [context.Process(target=read_meanwhile, args=(url, ended, results)) for _ in range(2)]
+    readers = [context.Process(target=read_meanwhile, args=(url, began, ended, results)) for _ in range(2)]
     for reader in readers:
         reader.start()
+    began.wait(SECONDS)
     for _ in range(3):
         with tallystick.open(url, segment_bytes_max=SMALL, compress_bytes_min=0) as store:
             for number in range(150):

@@ -41,8 +41,8 @@ THEMES = (
     "readers",
     "tampered",
     "vanished",
-    "tagged_logs",
     "tags",
+    "tagged_logs",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in THEMES))
 
